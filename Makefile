@@ -1,0 +1,45 @@
+# Everything runs in .venv, which the first target that needs it creates.
+# Another interpreter: make setup PYTHON=python3.12
+
+PYTHON ?= python3
+VENV   ?= .venv
+BENCH  ?= benchmarks/bench_cpu.py
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint wheel-test bench-cpu clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP) ## create .venv and install the package with its tools (once)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "rl_training needs Python 3.10 or newer; try make PYTHON=python3.11")'
+	@echo "setup: installing into $(VENV) (a few minutes the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco]'
+	@touch $@
+	@echo "setup: done"
+
+demo: $(STAMP) ## train DQN on CartPole, evaluate it, write a video and a report
+	@$(BIN)/rl-training demo
+
+lint: $(STAMP) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint ## lint, tests and the wheel test: what CI runs
+	$(BIN)/python -m pytest --durations=10
+	@PYTHON=$(BIN)/python scripts/wheel_smoke.sh
+
+wheel-test: $(STAMP) ## build the wheel and use it away from the checkout
+	@PYTHON=$(BIN)/python scripts/wheel_smoke.sh
+
+bench-cpu: $(STAMP) ## measure training speed on this CPU
+	$(BIN)/python $(BENCH)
+
+clean: ## remove .venv, caches and build products; runs/ stays
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests examples benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,23 @@
+"""Train, evaluate, run and resume reinforcement-learning agents."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from rl_training.api import DQN, SAC, ManagedAlgorithm
+    from rl_training.experiment.config import TrainConfig
+
+__all__ = ["DQN", "SAC", "ManagedAlgorithm", "TrainConfig", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Exports load on first use: `import rl_training` does not import torch."""
+    if name == "TrainConfig":
+        return importlib.import_module("rl_training.experiment.config").TrainConfig
+    if name in __all__:
+        return getattr(importlib.import_module("rl_training.api"), name)
+    raise AttributeError(f"module 'rl_training' has no attribute {name!r}")

@@ -1,0 +1,22 @@
+"""The learners: one file per algorithm. A name is imported when it is first used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from rl_training.algorithms.catalogue import ALGORITHMS
+
+if TYPE_CHECKING:
+    from rl_training.algorithms.dqn import DQN, dqn_loss
+    from rl_training.algorithms.sac import SAC, sac_loss
+
+__all__ = ["DQN", "SAC", "dqn_loss", "sac_loss"]
+
+
+def __getattr__(name: str) -> Any:
+    for place in ALGORITHMS.values():
+        module, _, cls = place.partition(":")
+        if name in (cls, module.rpartition(".")[2] + "_loss"):
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module 'rl_training.algorithms' has no attribute {name!r}")

@@ -1,0 +1,269 @@
+"""What every algorithm shares: settings, parameter groups, acting, one update, state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from rl_training.core.checks import require
+from rl_training.core.fields import above, at_least, check, one_of, setting, within
+from rl_training.core.rng import stream
+from rl_training.core.schedules import Every, linear
+from rl_training.core.types import EnvShape, UpdateResult
+from rl_training.engine.acting import Acting
+from rl_training.engine.engine import Batch, Engine, Groups, Metrics, Noise, NoiseSpec, Phase, Source
+
+Array = NDArray[Any]
+Policy = str  # the name of a method that maps (groups, obs, noise, amount) to actions
+__all__ = ["Batch", "Groups", "Learner", "Metrics", "Network", "Noise", "NoiseSpec", "OffPolicySettings", "Phase"]
+
+
+@dataclass(frozen=True)
+class OffPolicySettings:
+    """Settings every off-policy algorithm has; each algorithm's own dataclass gives its defaults and their source."""
+
+    buffer_capacity: int = setting(1_000_000, at_least(1))
+    batch_size: int = setting(256, at_least(1))
+    learning_starts: int = setting(100, at_least(0))  # uniformly random actions and no updates until then
+    train_frequency: int = setting(1, at_least(1))  # transitions between trainings
+    gradient_updates_per_step: int = setting(1, at_least(1))  # updates per training
+    hidden_sizes: tuple[int, ...] = setting((256, 256))
+    learning_rate: float = setting(3e-4, above(0))
+    learning_rate_schedule: str = setting("constant", one_of("constant", "linear"))  # linear: to zero at the end
+    max_grad_norm: float | None = setting(None, above(0))  # per seed, over the groups of a phase
+    adam_eps: float = setting(1e-8, above(0))
+    gamma: float = setting(0.99, within(0, 1))
+
+    def __post_init__(self) -> None:
+        check(self)
+        require(self.batch_size <= self.buffer_capacity, "batch_size", f"<= buffer_capacity ({self.buffer_capacity})")
+        require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", "sizes >= 1")
+
+
+class Network:
+    """A module whose parameters are an argument: what makes a loss a function."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self._slots = [
+            (owner._parameters, name, f"{prefix}.{name}" if prefix else name)
+            for prefix, owner in module.named_modules()
+            for name in owner._parameters
+        ]
+
+    def __call__(self, params: dict[str, Tensor], *inputs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return functional_call(self.module, params, inputs)
+        # functional_call in few lines: its checks cost more than a small network's forward pass.
+        before = [parameters[name] for parameters, name, _ in self._slots]
+        for parameters, name, full_name in self._slots:
+            parameters[name] = params[full_name]  # type: ignore[assignment]
+        try:
+            return self.module(*inputs)
+        finally:
+            for (parameters, name, _), parameter in zip(self._slots, before, strict=True):
+                parameters[name] = parameter
+
+
+class Learner:
+    """One algorithm for one seed or many. A subclass writes the losses; the engine does the rest."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    discrete_actions: ClassVar[bool] = False
+    image_observations: ClassVar[bool] = False
+    settings_type: ClassVar[type[OffPolicySettings]] = OffPolicySettings
+    targets: ClassVar[Mapping[str, str]] = {}  # target group -> the group it follows
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module | Sequence[nn.Module],
+        settings: OffPolicySettings | None = None,
+        seeds: Sequence[int] = (0,),
+        device: str | torch.device = "cpu",
+        compiled: bool = False,
+        backend: str = "inductor",
+        **overrides: Any,
+    ) -> None:
+        self.settings: Any = settings or self.settings_type(**overrides)
+        self.seeds, self.device = tuple(seeds), torch.device(device)
+        models = [model] if isinstance(model, nn.Module) else list(model)
+        self.model = models[0]
+        self._check_no_buffers()
+        members = self._members(models)
+        self.networks = {group: Network(module) for group, module in self.modules(self.model).items()}
+        tau = getattr(self.settings, "tau", None)
+        self.engine = Engine(
+            self.phases(),
+            members,
+            seeds=self.seeds,
+            device=self.device,
+            compiled=compiled,
+            backend=backend,
+            polyak=self.targets if tau is not None else {},
+            tau=tau or 0.0,
+            max_grad_norm=self.settings.max_grad_norm,
+            adam_eps=self.settings.adam_eps,
+        )
+        self.last_step = 0  # the environment step of the newest update: hard target copies count by it
+        self.acting = Acting(self.engine)
+        self.set_progress(0.0)
+        self._tie_model()
+
+    @classmethod
+    def create(
+        cls,
+        shape: EnvShape,
+        settings: OffPolicySettings,
+        seeds: Sequence[int],
+        *,
+        device: str | torch.device = "cpu",
+        compiled: bool = False,
+    ) -> Learner:
+        """A learner for an environment; each seed's networks are initialised as if it were alone."""
+        models = []
+        for seed in seeds:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(int(stream(seed, "init").integers(2**62)))
+                models.append(cls.build_model(shape, settings))
+        return cls(model=models, settings=settings, seeds=seeds, device=device, compiled=compiled)
+
+    # --- what a subclass says ------------------------------------------------------------------------------------
+    @classmethod
+    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
+        raise NotImplementedError
+
+    def modules(self, model: nn.Module) -> dict[str, nn.Module]:
+        """The networks, by the name of their parameter group."""
+        raise NotImplementedError
+
+    def scalars(self) -> dict[str, dict[str, float]]:
+        """Groups that are not networks, such as a temperature."""
+        return {}
+
+    def phases(self) -> Sequence[Phase]:
+        raise NotImplementedError
+
+    def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
+        """The random numbers one update needs."""
+        return {}
+
+    def greedy(self, groups: Groups, obs: Tensor) -> Tensor:
+        """The best actions known: what evaluation and `predict` use."""
+        raise NotImplementedError
+
+    def explore(self, groups: Groups, obs: Tensor, noise: Tensor, amount: Tensor) -> Tensor:
+        """Actions for collecting data. `noise` is standard normal (continuous) or uniform (discrete)."""
+        raise NotImplementedError
+
+    def exploration(self, progress: float) -> float:
+        """How much to explore after this share of the run."""
+        return 1.0
+
+    # --- acting --------------------------------------------------------------------------------------------------
+    def act_greedy(self, obs: Array) -> Array:
+        """(seeds, rows, *obs) -> (seeds, rows, ...) actions in the library's units."""
+        return self.acting("greedy", self.greedy, obs)
+
+    def act_explore(self, obs: Array, step: int, progress: float) -> Array:
+        rows = obs.shape[1]
+        amount = np.full((len(self.seeds), 1), self.exploration(progress), np.float32)
+        return self.acting("explore", self.explore, obs, self._explore_noise(step, rows), amount)
+
+    def act_randomly(self, step: int, rows: int) -> Array:
+        """Uniform over the action space."""
+        draws = [stream(seed, "explore", step) for seed in self.seeds]
+        if self.discrete_actions:
+            return np.stack([rng.integers(self.action_dim, size=rows) for rng in draws])
+        return np.stack([rng.uniform(-1, 1, (rows, self.action_dim)).astype(np.float32) for rng in draws])
+
+    def _explore_noise(self, step: int, rows: int) -> Array:
+        draws = [stream(seed, "explore", step) for seed in self.seeds]
+        if self.discrete_actions:
+            return np.stack([rng.random((rows, 2), dtype=np.float32) for rng in draws])
+        return np.stack([rng.standard_normal((rows, self.action_dim), dtype=np.float32) for rng in draws])
+
+    @property
+    def action_dim(self) -> int:
+        return int(self.model.action_dim)  # type: ignore[arg-type]
+
+    # --- learning ------------------------------------------------------------------------------------------------
+    def set_progress(self, progress: float) -> None:
+        """Move the scheduled values to the given share of the run."""
+        rate = self.settings.learning_rate
+        if self.settings.learning_rate_schedule == "linear":
+            rate = linear(rate, 0.0, progress)
+        self.engine.set_rates([rate] * len(self.engine.phases))
+
+    @property
+    def learning_rate(self) -> float:
+        return self.engine.rate_values[0]
+
+    def train(self, source: Source, count: int, global_step: int) -> None:
+        """`count` updates on batches drawn from `source`: the loop's way in."""
+        self.engine.train(source, count, self.settings.batch_size, self.noise(self.settings.batch_size))
+        self._copy_targets(global_step)
+
+    def update(self, batch: Mapping[str, Any], global_step: int | None = None) -> UpdateResult:
+        """One gradient step of the whole algorithm on a given batch (one seed)."""
+        tensors = {name: self._batch_tensor(name, value).unsqueeze(0) for name, value in batch.items()}
+        noise = self.engine.host_noise(self.noise(tensors["obs"].shape[1]))
+        self.engine.update(tensors, noise, pattern=(True,) * len(self.engine.phases))
+        self._copy_targets(self.update_count if global_step is None else global_step)
+        return UpdateResult(1, self.engine.latest_metrics())
+
+    def _batch_tensor(self, name: str, value: Any) -> Tensor:
+        tensor = torch.as_tensor(value, device=self.device)
+        keep = (name == "actions" and self.discrete_actions) or tensor.dtype == torch.uint8
+        return tensor if keep and name in ("actions", "obs", "next_obs") else tensor.float()
+
+    def _copy_targets(self, global_step: int) -> None:
+        interval = getattr(self.settings, "target_update_interval", None)
+        if interval is not None and Every(interval).passed(self.last_step, global_step):
+            for target, source in self.targets.items():
+                self.engine.copy_group(source, target)
+        self.last_step = global_step
+
+    @property
+    def update_count(self) -> int:
+        return self.engine.update_count
+
+    # --- state ---------------------------------------------------------------------------------------------------
+    def state_dict(self) -> dict[str, Tensor]:
+        return {**self.engine.state_dict(), "last_step": torch.tensor(self.last_step)}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        rest = dict(state)
+        last_step = int(rest.pop("last_step"))
+        self.engine.load_state_dict(rest)
+        self.last_step = last_step
+
+    def _members(self, models: Sequence[nn.Module]) -> dict[str, list[dict[str, Tensor]]]:
+        """Per group, every seed's tensors: networks, then target copies, then scalars."""
+        members = {
+            group: [dict(self.modules(model)[group].named_parameters()) for model in models]
+            for group in self.modules(models[0])
+        }
+        members.update({target: members[source] for target, source in self.targets.items()})
+        for group, values in self.scalars().items():
+            members[group] = [{name: torch.tensor(value) for name, value in values.items()} for _ in models]
+        return members
+
+    def _tie_model(self) -> None:
+        """The first seed's model shares the engine's memory, so it is always up to date."""
+        first = self.engine.seed_groups(0)
+        for group, module in self.modules(self.model).items():
+            for name, parameter in module.named_parameters():
+                parameter.data = first[group][name]
+
+    def _check_no_buffers(self) -> None:
+        for name, _ in self.model.named_buffers():
+            raise ValueError(f"model must be free of buffers (pass constants as arguments), got buffer {name!r}")

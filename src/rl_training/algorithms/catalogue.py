@@ -1,0 +1,37 @@
+"""Which algorithms there are. Adding one is one line here; it loads when it is first asked for."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from typing import TYPE_CHECKING
+
+from rl_training.core.checks import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from rl_training.algorithms.base import Learner
+
+ALGORITHMS = {
+    "dqn": "rl_training.algorithms.dqn:DQN",
+    "sac": "rl_training.algorithms.sac:SAC",
+}
+ENTRY_POINT_GROUP = "rl_training.algorithms"
+
+
+def algorithm_names() -> tuple[str, ...]:
+    """Built in first, then those that installed packages register."""
+    return (*ALGORITHMS, *sorted(set(_third_party()) - set(ALGORITHMS)))
+
+
+def _third_party() -> dict[str, str]:
+    return {point.name: point.value for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def learner_class(name: str) -> type[Learner]:
+    place = ALGORITHMS.get(name) or _third_party().get(name)
+    if place is None:
+        names = algorithm_names()
+        raise UserError(f"algo must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}")
+    module, _, attribute = place.partition(":")
+    cls: type[Learner] = getattr(importlib.import_module(module), attribute)
+    return cls

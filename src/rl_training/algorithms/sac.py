@@ -1,0 +1,113 @@
+"""SAC: Haarnoja et al., "Soft Actor-Critic Algorithms and Applications", 2018 (with the tuned temperature)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from rl_training.algorithms.base import Batch, Groups, Learner, Metrics, Noise, NoiseSpec, OffPolicySettings, Phase
+from rl_training.algorithms.losses import ensemble_squared_error, td_target
+from rl_training.core.fields import at_least, setting, within
+from rl_training.core.types import EnvShape
+from rl_training.models.mlp_sac import MLPSACModel
+
+
+@dataclass(frozen=True)
+class SACSettings(OffPolicySettings):
+    # Defaults: Stable-Baselines3 sac.py (the paper's table, with the tuned temperature).
+    tau: float = setting(0.005, within(0, 1))
+    alpha: float | Literal["auto"] = setting("auto", at_least(0))  # entropy temperature
+    initial_alpha: float = setting(1.0, at_least(1e-8))  # where a tuned temperature starts
+    target_entropy: float | Literal["auto"] = setting("auto")  # auto: minus the number of action dimensions
+    num_critics: int = setting(2, at_least(1))
+
+
+def critic_term(q_values: Tensor, target: Tensor) -> Tensor:
+    return ensemble_squared_error(q_values, target)
+
+
+def actor_term(alpha: Tensor | float, logprobs: Tensor, q_value: Tensor) -> tuple[Tensor, Tensor]:
+    """The policy's loss and its entropy part."""
+    entropy_term = (alpha * logprobs).mean()
+    return entropy_term - q_value.mean(), entropy_term
+
+
+def sac_loss(values: dict[str, Any]) -> Metrics:
+    """From `q1_values, q2_values, target_q_values, sampled_logprobs, sampled_q1, sampled_q2, alpha`, all computed."""
+    target = values["target_q_values"]
+    actor_loss, entropy_term = actor_term(
+        values["alpha"], values["sampled_logprobs"], torch.minimum(values["sampled_q1"], values["sampled_q2"])
+    )
+    return {
+        "critic_loss": critic_term(torch.stack([values["q1_values"], values["q2_values"]]), target),
+        "actor_loss": actor_loss,
+        "target_q_mean": target.mean(),
+        "entropy_term": entropy_term,
+    }
+
+
+class SAC(Learner):
+    name = "sac"
+    title = "Soft actor-critic with a tuned or fixed temperature and any number of critics"
+    settings_type = SACSettings
+    targets = {"target": "critic"}
+
+    @classmethod
+    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
+        return MLPSACModel(shape.obs_dim, shape.action_dim, settings.hidden_sizes, settings.num_critics)
+
+    def modules(self, model: nn.Module) -> dict[str, nn.Module]:
+        return {"actor": model.actor, "critic": model.critic}  # type: ignore[dict-item]
+
+    def scalars(self) -> dict[str, dict[str, float]]:
+        alpha = self.settings.initial_alpha if self.settings.alpha == "auto" else self.settings.alpha
+        return {"temperature": {"log_alpha": math.log(alpha) if alpha > 0 else -math.inf}}
+
+    def phases(self) -> tuple[Phase, ...]:
+        policy_groups = ("actor", "temperature") if self.settings.alpha == "auto" else ("actor",)
+        return (Phase(("critic",), self.critic_loss), Phase(policy_groups, self.policy_loss))
+
+    def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
+        shape = (batch_size, self.action_dim)
+        return {"next_action": NoiseSpec("normal", shape), "action": NoiseSpec("normal", shape)}
+
+    def critic_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
+        alpha = groups["temperature"]["log_alpha"].exp()
+        # The current policy acts at the next state; only the critics have target copies.
+        next_action, logprob = self.networks["actor"](groups["actor"], batch["next_obs"], noise["next_action"])
+        next_q = self.networks["critic"](groups["target"], batch["next_obs"], next_action).amin(0)
+        target = td_target(batch, self.settings.gamma, next_q - alpha * logprob)
+        loss = critic_term(self.networks["critic"](groups["critic"], batch["obs"], batch["actions"]), target)
+        return loss, {"critic_loss": loss, "target_q_mean": target.mean()}
+
+    def policy_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
+        """The actor's loss, and the temperature's on the same actions."""
+        log_alpha = groups["temperature"]["log_alpha"]
+        alpha = log_alpha.exp().detach()
+        action, logprob = self.networks["actor"](groups["actor"], batch["obs"], noise["action"])
+        q_value = self.networks["critic"](groups["critic"], batch["obs"], action).amin(0)
+        loss, entropy_term = actor_term(alpha, logprob, q_value)
+        metrics = {"actor_loss": loss, "entropy_term": entropy_term, "ent_coef": alpha, "entropy": -logprob.mean()}
+        if self.settings.alpha == "auto":
+            loss = loss - (log_alpha * (logprob.detach() + self.target_entropy)).mean()
+        return loss, metrics
+
+    @property
+    def target_entropy(self) -> float:
+        chosen = self.settings.target_entropy
+        return -float(self.action_dim) if chosen == "auto" else float(chosen)
+
+    @property
+    def alpha(self) -> float:
+        """The temperature in use (the first seed's)."""
+        return float(self.engine.seed_groups(0)["temperature"]["log_alpha"].exp())
+
+    def greedy(self, groups: Groups, obs: Tensor) -> Tensor:
+        return self.networks["actor"](groups["actor"], obs, None)[0]  # type: ignore[no-any-return]
+
+    def explore(self, groups: Groups, obs: Tensor, noise: Tensor, amount: Tensor) -> Tensor:
+        return self.networks["actor"](groups["actor"], obs, noise)[0]  # type: ignore[no-any-return]

@@ -1,0 +1,1 @@
+"""Building blocks every algorithm shares."""

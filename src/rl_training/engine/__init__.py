@@ -1,0 +1,1 @@
+"""Losses to updates: gradients, many seeds, optimizers, compilation, CUDA graphs. Written once for every algorithm."""

@@ -1,0 +1,56 @@
+"""Choosing actions: one path for any number of seeds, captured as a CUDA graph on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.func import vmap
+
+from rl_training.engine.engine import Engine
+
+Array = NDArray[Any]
+
+
+class Acting:
+    """Runs a policy function on arrays of shape (seeds, rows, ...)."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._graphs: dict[Any, tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]] = {}
+
+    @torch.no_grad()
+    def __call__(self, name: str, policy: Callable[..., Tensor], *inputs: Array) -> Array:
+        if self.engine.device.type != "cuda":
+            return self._run(policy, [torch.from_numpy(value) for value in inputs]).numpy()
+        key = (name, *(value.shape for value in inputs))
+        if key not in self._graphs:
+            self._graphs[key] = self._capture(policy, inputs)
+        graph, static, output = self._graphs[key]
+        for tensor, value in zip(static, inputs, strict=True):
+            tensor.copy_(torch.from_numpy(value), non_blocking=True)
+        graph.replay()
+        return output.cpu().numpy()
+
+    def _run(self, policy: Callable[..., Tensor], inputs: list[Tensor]) -> Tensor:
+        if len(self.engine.seeds) > 1:
+            return vmap(policy)(self.engine.groups(), *inputs)
+        return policy(self.engine.first_seed, *(value[0] for value in inputs)).unsqueeze(0)
+
+    def _capture(self, policy: Callable[..., Tensor], inputs: tuple[Array, ...]) -> Any:
+        device = self.engine.device
+        static = [torch.from_numpy(np.ascontiguousarray(value)).to(device) for value in inputs]
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                self._run(policy, static)
+        torch.cuda.current_stream(device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output = self._run(policy, static)
+        return graph, static, output

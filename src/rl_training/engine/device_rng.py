@@ -1,0 +1,41 @@
+"""Threefry-2x32 in torch operations: random numbers as a function of (seed, stream, step) inside a compiled graph."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = 0x1BD11BDA
+
+
+def threefry(key0: Tensor, key1: Tensor, counter0: Tensor, counter1: Tensor) -> tuple[Tensor, Tensor]:
+    """Twenty rounds on int32, which wraps around; a logical right shift is an arithmetic one and a mask."""
+    keys = (key0, key1, key0 ^ key1 ^ PARITY)
+    x0, x1 = counter0 + keys[0], counter1 + keys[1]
+    for group in range(5):
+        for rotation in ROTATIONS[group % 2]:
+            x0 = x0 + x1
+            x1 = ((x1 << rotation) | ((x1 >> (32 - rotation)) & ((1 << rotation) - 1))) ^ x0
+        x0, x1 = x0 + keys[(group + 1) % 3], x1 + keys[(group + 2) % 3] + (group + 1)
+    return x0, x1
+
+
+def uniforms(seeds: Tensor, stream: int, step: Tensor, count: int) -> Tensor:
+    """(seeds, count) numbers in (0, 1), each row a function of its own seed only."""
+    half = (count + 1) // 2
+    counter = torch.arange(half, dtype=torch.int32, device=seeds.device).expand(seeds.shape[0], half)
+    key0 = seeds.to(torch.int32).unsqueeze(1).expand_as(counter)
+    key1 = torch.full_like(counter, stream)
+    bits = torch.cat(threefry(key0, key1, counter, step.to(torch.int32).expand_as(counter)), dim=1)[:, :count]
+    return ((bits >> 8) & 0xFFFFFF).to(torch.float32) * 2.0**-24 + 2.0**-25
+
+
+def normals(seeds: Tensor, stream: int, step: Tensor, count: int) -> Tensor:
+    """(seeds, count) standard normals by Box and Muller."""
+    half = (count + 1) // 2
+    radius, angle = uniforms(seeds, stream, step, 2 * half).chunk(2, dim=1)
+    radius, angle = (-2 * radius.log()).sqrt(), 2 * math.pi * angle
+    return torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1)[:, :count]

@@ -1,0 +1,57 @@
+"""A group of parameters is one flat buffer.
+
+Each parameter is a contiguous block [seed, *shape] of it, so Adam, Polyak averaging and copies are one operation on one
+tensor whatever the number of layers or seeds, while the networks see ordinary (strided-free) tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+Params = dict[str, Tensor]
+ALIGNMENT = 16  # floats: 64 bytes, what vectorised kernels and tensor cores want
+
+
+class Layout:
+    """Where each parameter lies in its group's buffer."""
+
+    def __init__(self, shapes: Mapping[str, torch.Size], seeds: int) -> None:
+        self.seeds = seeds
+        self.shapes = dict(shapes)
+        self.blocks: list[tuple[str, int, int, int]] = []  # name, start, length, padding behind it
+        start = 0
+        for name, shape in self.shapes.items():
+            length = seeds * shape.numel()
+            padding = -length % ALIGNMENT
+            self.blocks.append((name, start, length, padding))
+            start += length + padding
+        self.size = start
+
+    def stack(self, members: Sequence[Mapping[str, Tensor]], device: torch.device) -> Tensor:
+        """The buffer of a group whose seeds were built one by one."""
+        flat = torch.zeros(self.size, device=device)
+        views = self.views(flat)
+        for name, view in views.items():
+            for seed, member in enumerate(members):
+                view[seed].copy_(member[name].detach())
+        return flat
+
+    def views(self, flat: Tensor) -> Params:
+        """Each parameter with its seed axis, sharing the buffer's memory."""
+        return {
+            name: flat.narrow(0, start, length).view(self.seeds, *self.shapes[name])
+            for name, start, length, _ in self.blocks
+        }
+
+    def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """The inverse of `views`, as one concatenation."""
+        pieces = []
+        for name, _, _, padding in self.blocks:
+            tensor = tensors[name].reshape(-1)
+            pieces.append(tensor)
+            if padding:
+                pieces.append(tensor.new_zeros(padding))
+        return torch.cat(pieces)

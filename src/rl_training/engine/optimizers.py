@@ -1,0 +1,41 @@
+"""Adam on a group's flat buffer, and gradient clipping per seed.
+
+Written out (and tested against torch.optim.Adam) so that the whole update can be compiled and captured as one function:
+the learning rate and the step are tensors, since a captured graph freezes Python numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from rl_training.engine.groups import Layout
+
+BETA1, BETA2 = 0.9, 0.999
+
+
+def adam_(flat: Tensor, grad: Tensor, mean: Tensor, square: Tensor, step: Tensor, rate: Tensor, eps: float) -> None:
+    """One step in place. `step` already counts this one; the bias corrections need float64 for small steps."""
+    mean.lerp_(grad, 1 - BETA1)
+    square.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
+    exact_step = step.to(torch.float64)
+    correction1 = 1 - torch.pow(BETA1, exact_step)
+    correction2 = (1 - torch.pow(BETA2, exact_step)).sqrt()
+    denominator = square.sqrt().div_(correction2.to(torch.float32)).add_(eps)
+    flat.sub_(mean.div(denominator).mul_((rate / correction1).to(torch.float32)))
+
+
+def clip_per_seed(grads: Mapping[str, Mapping[str, Tensor]], layouts: Mapping[str, Layout], max_norm: float) -> dict[str, dict[str, Tensor]]:
+    """Scale each seed's gradient, over all groups of the phase, down to `max_norm`; seeds never mix."""
+    squares = []
+    for group, tensors in grads.items():
+        seeds = layouts[group].seeds
+        squares += [tensor.reshape(seeds, -1).square().sum(-1) for tensor in tensors.values()]
+    norm = torch.stack(squares).sum(0).sqrt()
+    scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+    return {
+        group: {name: t.reshape(scale.shape[0], -1) * scale.unsqueeze(-1) for name, t in tensors.items()}
+        for group, tensors in grads.items()
+    }

@@ -1,0 +1,1 @@
+"""Environments: making them, seeding every episode, translating spaces. Nothing here imports torch."""

@@ -1,0 +1,100 @@
+"""A look at an environment before hours are spent in it: the API, finite numbers, and whether a replay comes back equal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_training.core.checks import UserError
+from rl_training.core.rng import stream
+from rl_training.core.types import EnvShape
+from rl_training.envs.factory import Env, EnvSource
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape
+
+PROBE_STEPS = 12
+
+
+@dataclass(frozen=True)
+class Conformance:
+    shape: EnvShape
+    replays_exactly: bool
+    max_episode_steps: int | None
+
+
+def check_environment(source: EnvSource) -> Conformance:
+    """Refuse with the exact violation, or say what the environment is."""
+    env = source.make()
+    try:
+        observation, action = ObservationCodec(env.observation_space), ActionCodec(env.action_space)
+        first = _probe(env, observation, action, source.env_id)
+        # A second copy in the same state as after a resume: a fresh environment, the same seed, the same actions.
+        other = source.make()
+        try:
+            exact = first == _probe(other, observation, action, source.env_id)
+        finally:
+            other.close()
+        spec = env.spec
+        return Conformance(env_shape(observation, action), exact, spec.max_episode_steps if spec else None)
+    finally:
+        env.close()
+
+
+def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: str) -> list[bytes]:
+    rng = stream(0, "conformance")
+    answer = _call(name, "reset", lambda: env.reset(seed=7))
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
+        raise UserError(f"environment {name!r}: reset must return (observation, info), got {_shown(answer)}")
+    trace = [_checked_observation(answer[0], observation, name, "reset")]
+    for _ in range(PROBE_STEPS):
+        if action.discrete:
+            choice = action.to_env(rng.integers(action.dim, size=1))[0]
+        else:
+            choice = action.to_env(rng.uniform(-1, 1, (1, action.dim)))[0]
+        answer = _call(name, "step", lambda choice=choice: env.step(choice))  # type: ignore[misc]
+        if not (isinstance(answer, tuple) and len(answer) == 5):
+            raise UserError(
+                f"environment {name!r}: step must return (observation, reward, terminated, truncated, info), "
+                f"got {_shown(answer)}"
+            )
+        obs, reward, terminated, truncated, _ = answer
+        if not isinstance(reward, (int, float, np.integer, np.floating)) or not np.isfinite(reward):
+            raise UserError(f"environment {name!r}: step must return a finite number as reward, got {reward!r}")
+        if not all(isinstance(flag, (bool, np.bool_)) for flag in (terminated, truncated)):
+            raise UserError(
+                f"environment {name!r}: step must return booleans for terminated and truncated, "
+                f"got {terminated!r} and {truncated!r}"
+            )
+        trace.append(_checked_observation(obs, observation, name, "step") + np.float64(reward).tobytes())
+        if terminated or truncated:
+            break
+    return trace
+
+
+def _call(name: str, what: str, call: Any) -> Any:
+    try:
+        return call()
+    except Exception as error:
+        raise UserError(f"environment {name!r}: {what} raised {type(error).__name__}: {error}") from error
+
+
+def _checked_observation(value: Any, observation: ObservationCodec, name: str, what: str) -> bytes:
+    space = observation.space
+    if not observation.one_hot and not isinstance(value, np.ndarray):
+        raise UserError(f"environment {name!r}: {what} must return a numpy array of {space}, got {_shown(value)}")
+    array = np.asarray(value)
+    if array.shape != space.shape:
+        raise UserError(f"environment {name!r}: {what} returned shape {array.shape}, the space says {space.shape}")
+    if array.dtype != space.dtype and not observation.one_hot:
+        raise UserError(f"environment {name!r}: {what} returned dtype {array.dtype}, the space says {space.dtype}")
+    if not np.isfinite(array).all():
+        raise UserError(f"environment {name!r}: {what} returned an observation with NaN or infinity")
+    if not space.contains(value):
+        raise UserError(f"environment {name!r}: {what} returned an observation outside {space}: {_shown(value)}")
+    return array.tobytes()
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,68 @@
+"""Where environments come from: an id, `module:Id` from the command line, or a factory in Python."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+
+from rl_training.core.checks import UserError, did_you_mean
+
+Env = gym.Env[Any, Any]
+EnvFactory = Callable[..., Env]
+
+EXTRAS = {"mujoco": "mujoco", "box2d": "box2d", "Box2D": "box2d", "ale_py": "atari", "pygame": "classic-control"}
+
+
+@dataclass(frozen=True)
+class EnvSource:
+    """Makes copies of one environment."""
+
+    env_id: str
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    factory: EnvFactory | None = None
+
+    def make(self, render_mode: str | None = None) -> Env:
+        kwargs = dict(self.kwargs)
+        if render_mode is not None:
+            kwargs["render_mode"] = render_mode
+        if kwargs.get("render_mode") == "rgb_array":
+            use_headless_rendering()
+        if self.factory is not None:
+            return self._from_factory(kwargs)
+        try:
+            # Our own conformance check runs once before training; Gymnasium's would run at every step.
+            return gym.make(self.env_id, disable_env_checker=True, **kwargs)
+        except gym.error.DependencyNotInstalled as error:
+            raise UserError(f"environment {self.env_id} needs a package that is missing: {error}") from error
+        except gym.error.Error as error:
+            hint = did_you_mean(self.env_id, gym.registry) if "mean" not in str(error) else ""
+            raise UserError(f"environment {self.env_id!r}: {_one_line(error)}{hint}") from error
+        except ModuleNotFoundError as error:
+            extra = EXTRAS.get(str(error.name).split(".")[0])
+            how = f"; install it with: pip install 'gymnasium[{extra}]'" if extra else ""
+            raise UserError(f"environment {self.env_id!r}: {_one_line(error)}{how}") from error
+        except TypeError as error:
+            raise UserError(f"environment {self.env_id!r} refused env_kwargs {kwargs}: {_one_line(error)}") from error
+
+    def _from_factory(self, kwargs: dict[str, Any]) -> Env:
+        assert self.factory is not None
+        env = self.factory(**kwargs)
+        if not isinstance(env, gym.Env):
+            raise UserError(f"the environment factory must return a gymnasium.Env, got {type(env).__name__}")
+        return env
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def use_headless_rendering() -> None:
+    """Without a display MuJoCo needs EGL and pygame a dummy screen; unset, both fail with a cryptic error."""
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        os.environ.setdefault("MUJOCO_GL", "egl")
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")

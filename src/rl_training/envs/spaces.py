@@ -1,0 +1,121 @@
+"""The only place that knows how an environment's spaces become the library's arrays, and back.
+
+Inside the library a continuous action lies in [-1, 1] and a discrete one is an index from 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rl_training.core.checks import UserError
+from rl_training.core.types import EnvShape
+
+
+class ObservationCodec:
+    """One observation of the environment as one array of fixed shape and dtype."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.space = space
+        self.one_hot = 0
+        if isinstance(space, spaces.Box):
+            if space.dtype == np.uint8 and len(space.shape) == 3:
+                self.shape, self.dtype = tuple(space.shape), np.dtype(np.uint8)
+            elif np.issubdtype(space.dtype, np.number):
+                self.shape, self.dtype = (int(np.prod(space.shape)),), np.dtype(np.float32)
+            else:
+                raise UserError(f"observation space {space} has dtype {space.dtype}; numbers are supported")
+            if 0 in self.shape:
+                raise UserError(f"observation space {space} is empty")
+        elif isinstance(space, spaces.Discrete):
+            self.one_hot = int(space.n)
+            self.shape, self.dtype = (self.one_hot,), np.dtype(np.float32)
+        else:
+            raise UserError(
+                f"observation space {type(space).__name__} is not supported; supported: Box (vectors and images), "
+                "Discrete (one-hot). Wrap the environment, e.g. with gymnasium.wrappers.FlattenObservation"
+            )
+
+    @property
+    def is_image(self) -> bool:
+        return len(self.shape) == 3
+
+    def encode(self, observation: Any, out: NDArray[Any]) -> None:
+        """Write one observation into `out` (a row of a preallocated array)."""
+        if self.one_hot:
+            out[:] = 0
+            out[int(observation) - int(self.space.start)] = 1  # type: ignore[attr-defined]
+        else:
+            out[...] = np.asarray(observation).reshape(self.shape)
+
+
+class ActionCodec:
+    """Actions in the library's units to and from the environment's."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.space = space
+        if isinstance(space, spaces.Discrete):
+            self.discrete, self.dim = True, int(space.n)
+            self.start = int(space.start)
+        elif isinstance(space, spaces.Box):
+            self.discrete = False
+            if len(space.shape) != 1 or space.shape[0] < 1:
+                raise UserError(f"action space {space} must be a Box of shape (n,), got shape {space.shape}")
+            if not np.issubdtype(space.dtype, np.floating):
+                raise UserError(f"action space {space} must hold floats, got {space.dtype}")
+            if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+                raise UserError(f"action space {space} is unbounded; wrap it with gymnasium.wrappers.RescaleAction")
+            if not (space.low < space.high).all():
+                raise UserError(f"action space {space} has a bound with low >= high")
+            self.dim = int(space.shape[0])
+            self.low = space.low.astype(np.float64)
+            self.half_range = (space.high.astype(np.float64) - self.low) / 2
+        else:
+            raise UserError(
+                f"action space {type(space).__name__} is not supported; supported: Discrete, Box of shape (n,)"
+            )
+
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """A batch of the library's actions in the environment's units and dtype."""
+        if self.discrete:
+            return actions + self.start if self.start else actions
+        scaled = self.low + (actions.astype(np.float64) + 1.0) * self.half_range
+        return np.clip(scaled, self.space.low, self.space.high).astype(self.space.dtype)  # type: ignore[attr-defined]
+
+    def from_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """The inverse of `to_env`."""
+        if self.discrete:
+            return actions - self.start
+        return ((actions.astype(np.float64) - self.low) / self.half_range - 1.0).astype(np.float32)
+
+
+def env_shape(observation: ObservationCodec, action: ActionCodec) -> EnvShape:
+    return EnvShape(observation.shape, observation.dtype.name, action.dim, action.discrete)
+
+
+def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
+    """A supported space as JSON, for files that must be understood without the environment."""
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
+    assert isinstance(space, spaces.Box)
+    bounds = {name: np.asarray(getattr(space, name), np.float64) for name in ("low", "high")}
+    # repr keeps every bit and infinity; a bound that is the same everywhere is written once
+    texts = {k: [repr(float(b)) for b in (v.flat[:1] if (v == v.flat[0]).all() else v.flat)] for k, v in bounds.items()}
+    return {"kind": "box", "shape": list(space.shape), "dtype": np.dtype(space.dtype).name, **texts}
+
+
+def space_from_dict(values: dict[str, Any]) -> spaces.Space[Any]:
+    if values["kind"] == "discrete":
+        return spaces.Discrete(int(values["n"]), start=int(values["start"]))
+    shape = tuple(int(length) for length in values["shape"])
+    bounds = []
+    for name in ("low", "high"):
+        numbers = np.array([float(text) for text in values[name]])
+        bounds.append((np.full(shape, numbers[0]) if len(numbers) == 1 else numbers.reshape(shape)))
+    dtype = np.dtype(values["dtype"])
+    if dtype.kind not in "fiu":
+        raise ValueError(f"dtype must be a number type, got {dtype}")
+    return spaces.Box(bounds[0].astype(dtype), bounds[1].astype(dtype), shape, dtype.type)

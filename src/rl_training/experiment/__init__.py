@@ -1,0 +1,1 @@
+"""What surrounds training: run directories, progress, evaluation, videos and reports."""

@@ -1,0 +1,232 @@
+"""Line charts as inline SVG: no script, readable ticks, values on hover, colours from the page's CSS variables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import groupby, pairwise
+
+# Larger numbers overflow when an axis range is worked out, so they count as missing like nan and inf do.
+LARGEST_DRAWN = 1e150
+SMALLEST_RANGE = 1e-150
+UNITS = ((1e9, 1e9, "B"), (1e6, 1e6, "M"), (1e4, 1e3, "k"), (0.0, 1.0, ""))
+LEFT, RIGHT, TOP, BOTTOM = 50.0, 14.0, 24.0, 38.0
+
+CHART_CSS = """
+.chart { margin: 0; }
+.chart figcaption { display: flex; flex-wrap: wrap; align-items: baseline; gap: 2px 10px; margin-bottom: 10px; }
+.chart figcaption b { font-weight: 600; }
+.chart figcaption span { color: var(--muted); font-size: 12px; }
+.chart figcaption .s0::before, .chart figcaption .s1::before { content: ""; display: inline-block; width: 14px;
+  height: 3px; border-radius: 2px; margin-right: 6px; vertical-align: middle; background: var(--line); }
+.chart svg { display: block; width: 100%; height: auto; overflow: visible; }
+.chart text { fill: var(--muted); font-size: 11.5px; font-variant-numeric: tabular-nums; }
+.s0 { --line: var(--accent); } .s1 { --line: var(--accent-2); }
+.grid { stroke: var(--grid); } .axis { stroke: var(--axis); }
+.line { fill: none; stroke: var(--line); stroke-width: 2; stroke-linejoin: round; stroke-linecap: round; }
+.band { fill: var(--line); opacity: .16; }
+.dot { fill: var(--line); stroke: var(--card); stroke-width: 1.5; }
+.spot rect { fill: transparent; } .spot line { stroke: var(--axis); stroke-dasharray: 3 3; }
+.spot .dot, .spot line { opacity: 0; } .spot:hover .dot, .spot:hover line { opacity: 1; }
+"""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One place on a curve; `low` and `high` bound the shaded band around it."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Series:
+    name: str
+    points: Sequence[Point]
+    markers: bool = False
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Maps values to pixels, `start` to `end` (pixels may run downwards)."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    ticks: tuple[float, ...]
+
+    def __call__(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+def line_chart(
+    series: Sequence[Series],
+    title: str,
+    x_label: str,
+    y_label: str,
+    *,
+    note: str = "",
+    width: int = 480,
+    height: int = 260,
+) -> str:
+    """One figure: title and note in HTML, curves with bands in SVG; says so where there is nothing to draw."""
+    drawn = [Series(one.name, _drawable(one.points), one.markers) for one in series]
+    drawn = [one for one in drawn if one.points]
+    names = (
+        [f'<span class="s{i % 2}">{escape(one.name)}</span>' for i, one in enumerate(drawn)] if len(drawn) > 1 else []
+    )
+    notes = [f"<span>{escape(note)}</span>"] if note else []
+    caption = f"<figcaption><b>{escape(title)}</b>{''.join(names + notes)}</figcaption>"
+    if not drawn:
+        return f'<figure class="chart">{caption}<p class="empty">No data yet.</p></figure>'
+    points = [point for one in drawn for point in one.points]
+    x_axis = _step_axis([point.x for point in points], LEFT, width - RIGHT, most_ticks=max(5, width // 90))
+    y_values = [value for point in points for value in (point.y, point.low, point.high) if value is not None]
+    y_axis = _value_axis(y_values, height - BOTTOM, TOP, most_ticks=max(5, height // 50))
+    parts = [
+        *_frame(x_axis, y_axis, x_label, y_label),
+        *(part for i, one in enumerate(drawn) for part in _curve(one, i, x_axis, y_axis)),
+        *_spots(drawn, x_axis, y_axis),
+    ]
+    return (
+        f'<figure class="chart">{caption}<svg viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{escape(title)}">{"".join(parts)}</svg></figure>'
+    )
+
+
+def nice_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
+    """Round numbers (1, 2 or 5 times a power of ten) that enclose low..high, about `most` of them."""
+    rough = (high - low) / max(most - 1, 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= 0.7 * rough)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return tuple(index * step for index in range(first, last + 1))
+
+
+def format_ticks(ticks: Sequence[float]) -> list[str]:
+    """One unit and one number of decimals for a whole axis: 0, 10k, 20k or 0.000, 0.005, 0.010."""
+    largest = max(abs(tick) for tick in ticks)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else largest
+    if largest >= 1e12 or 0 < largest < 1e-3:
+        return [_minus(f"{tick:.3g}") for tick in ticks]
+    scale, unit = next((scale, unit) for least, scale, unit in UNITS if largest >= least)
+    decimals = max(0, -math.floor(math.log10(step / scale) + 1e-9)) if step else 0
+    return ["0" if tick == 0 else _minus(f"{tick / scale:,.{decimals}f}{unit}") for tick in ticks]
+
+
+def format_number(value: float) -> str:
+    """A number for people: whole numbers in full, others with four significant digits."""
+    if not math.isfinite(value):
+        return str(value)
+    if value == int(value) and abs(value) < 1e12:
+        return _minus(f"{int(value):,}")
+    if 1e-3 <= abs(value) < 1e6:
+        decimals = max(0, 3 - math.floor(math.log10(abs(value))))
+        return _minus(f"{value:,.{min(decimals, 4)}f}")
+    return _minus(f"{value:.3g}")
+
+
+def format_column(values: Sequence[float | None]) -> list[str]:
+    """Numbers read together: one number of decimals for all, chosen for the largest."""
+    numbers = [value for value in values if value is not None]
+    largest = max(map(abs, numbers), default=0.0)
+    if all(value == int(value) for value in numbers) or not 1e-3 <= largest < 1e6:
+        return ["–" if value is None else format_number(value) for value in values]
+    decimals = min(4, max(0, 3 - math.floor(math.log10(largest))))
+    return ["–" if value is None else _minus(f"{value:,.{decimals}f}") for value in values]
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "\N{MINUS SIGN}") if text.startswith("-") else text
+
+
+def _drawable(points: Sequence[Point]) -> list[Point]:
+    def usable(value: float | None) -> bool:
+        return value is None or (math.isfinite(value) and abs(value) < LARGEST_DRAWN)
+
+    kept = [point for point in points if all(map(usable, (point.x, point.y, point.low, point.high)))]
+    return sorted(kept, key=lambda point: point.x)
+
+
+def _step_axis(values: Sequence[float], start: float, end: float, most_ticks: int) -> Axis:
+    """Training steps start at zero and end at the last one, ticks in between."""
+    low = min(0.0, *values)
+    high = max(values) if max(values) > low else low + 1
+    ticks = tuple(tick for tick in nice_ticks(low, high, most_ticks) if low <= tick <= high * (1 + 1e-9))
+    return Axis(low, high, start, end, ticks)
+
+
+def _value_axis(values: Sequence[float], start: float, end: float, most_ticks: int) -> Axis:
+    low, high = min(values), max(values)
+    largest = max(abs(low), abs(high))
+    if high - low <= max(1e-9 * largest, SMALLEST_RANGE):
+        padding = 0.1 * largest if largest > SMALLEST_RANGE else 1.0
+        low, high = low - padding, high + padding
+    ticks = nice_ticks(low, high, most_ticks)
+    return Axis(ticks[0], ticks[-1], start, end, ticks)
+
+
+def _frame(x_axis: Axis, y_axis: Axis, x_label: str, y_label: str) -> Iterator[str]:
+    left, right, bottom = x_axis.start, x_axis.end, y_axis.start
+    for tick, label in zip(y_axis.ticks, format_ticks(y_axis.ticks), strict=True):
+        y = y_axis(tick)
+        yield f'<line class="grid" x1="{left:g}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<text x="{left - 8:g}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
+    yield f'<line class="axis" x1="{left:g}" x2="{right:g}" y1="{bottom:g}" y2="{bottom:g}"/>'
+    for tick, label in zip(x_axis.ticks, format_ticks(x_axis.ticks), strict=True):
+        x = x_axis(tick)
+        yield f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom:g}" y2="{bottom + 4:g}"/>'
+        yield f'<text x="{x:.1f}" y="{bottom + 17:g}" text-anchor="middle">{label}</text>'
+    yield f'<text x="{right:g}" y="{bottom + 33:g}" text-anchor="end">{escape(x_label)}</text>'
+    yield f'<text x="0" y="{y_axis.end - 14:g}">{escape(y_label)}</text>'
+
+
+def _curve(series: Series, index: int, x_axis: Axis, y_axis: Axis) -> Iterator[str]:
+    yield f'<g class="s{index % 2}">'
+    upper = [(point.x, point.high) for point in series.points if point.low is not None and point.high is not None]
+    lower = [(point.x, point.low) for point in series.points if point.low is not None and point.high is not None]
+    if len(upper) > 1:
+        outline = " ".join(f"{x_axis(x):.1f},{y_axis(y):.1f}" for x, y in upper + lower[::-1] if y is not None)
+        yield f'<polygon class="band" points="{outline}"/>'
+    places = [f"{x_axis(point.x):.1f},{y_axis(point.y):.1f}" for point in series.points]
+    yield f'<polyline class="line" points="{" ".join(places)}"/>'
+    if series.markers or len(places) == 1:
+        for place in places:
+            x, y = place.split(",")
+            yield f'<circle class="dot" cx="{x}" cy="{y}" r="{4 if len(places) < 40 else 2.5}"/>'
+    yield "</g>"
+
+
+def _spots(series: Sequence[Series], x_axis: Axis, y_axis: Axis) -> Iterator[str]:
+    """Invisible columns, each reaching halfway to its neighbours, that show a guide and the values on hover."""
+    entries_by_x = sorted(
+        ((point.x, index, point) for index, one in enumerate(series) for point in one.points),
+        key=lambda entry: entry[:2],
+    )
+    columns = [(x, list(entries)) for x, entries in groupby(entries_by_x, key=lambda entry: entry[0])]
+    places = [x_axis(x) for x, _ in columns]
+    edges = [x_axis.start - 6, *((a + b) / 2 for a, b in pairwise(places)), x_axis.end + 6]
+    for (x, entries), place, (left, right) in zip(columns, places, pairwise(edges), strict=True):
+        lines = [f"step {format_number(x)}", *(_describe(series[i].name, point) for _, i, point in entries)]
+        dots = (
+            f'<circle class="dot s{i % 2}" cx="{place:.1f}" cy="{y_axis(point.y):.1f}" r="4.5"/>'
+            for _, i, point in entries
+        )
+        yield (
+            f'<g class="spot"><rect x="{left:.1f}" y="{TOP:g}" width="{max(right - left, 0):.1f}" '
+            f'height="{y_axis.start - TOP:g}"/>'
+            f'<line x1="{place:.1f}" x2="{place:.1f}" y1="{TOP:g}" y2="{y_axis.start:g}"/>{"".join(dots)}'
+            f"<title>{escape(chr(10).join(lines))}</title></g>"
+        )
+
+
+def _describe(name: str, point: Point) -> str:
+    spread = ""
+    if point.low is not None and point.high is not None and point.low != point.high:
+        spread = f"  ({format_number(point.low)} to {format_number(point.high)})"
+    return f"{name}: {format_number(point.y)}{spread}"

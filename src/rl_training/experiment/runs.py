@@ -1,0 +1,156 @@
+"""A run's directory: its name, its lock, and what is known about how it was made."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from rl_training.core.checks import UserError
+from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.files import read_json, replace_file, to_json
+from rl_training.experiment.yaml_loading import dump_yaml
+
+PACKAGES = ("rl-training", "torch", "numpy", "gymnasium", "mujoco", "ale-py", "safetensors")
+
+
+def create_run_dir(config: TrainConfig, suffix: str | None = None) -> Path:
+    """`<output_dir>/<algo>-<env>-seed<k>[-suffix]`, numbered when it is taken."""
+    seeds = config.seed_list
+    label = f"seed{seeds[0]}" if len(seeds) == 1 else f"seeds{seeds[0]}-{seeds[-1]}"
+    env = re.sub(r"[^A-Za-z0-9._-]+", "_", config.env_id)
+    parts = [config.algo, env, label] + ([re.sub(r"[^A-Za-z0-9._-]+", "_", suffix)] if suffix else [])
+    base = config.output_dir / "-".join(parts)
+    for number in range(1, 10_000):
+        path = base if number == 1 else base.with_name(f"{base.name}-{number}")
+        try:
+            path.mkdir(parents=True)
+            return path.resolve()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UserError(f"output_dir {config.output_dir}: cannot be written ({error.strerror})") from error
+    raise UserError(f"output_dir {config.output_dir}: too many runs named {base.name}")
+
+
+class RunLock:
+    """Held while a process works in a run directory; the kernel lets go of it even after kill -9."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.path = run_dir / ".lock"
+        self._handle: IO[str] | None = None
+
+    def acquire(self) -> None:
+        handle = self.path.open("a+")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            handle.seek(0)
+            holder = handle.read().strip() or "another process"
+            handle.close()
+            raise UserError(f"{self.path.parent}: in use by {holder}") from error
+        handle.truncate(0)
+        handle.write(f"process {os.getpid()} on {socket.gethostname()}")
+        handle.flush()
+        self._handle = handle
+
+    def release(self) -> None:
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+
+
+class RunRecord:
+    """`run.json`: status and circumstances of a run."""
+
+    def __init__(self, run_dir: Path, values: dict[str, Any]) -> None:
+        self.path, self.values = run_dir / "run.json", values
+
+    @classmethod
+    def create(cls, run_dir: Path, config: TrainConfig, engine: dict[str, Any]) -> RunRecord:
+        (run_dir / "config.yaml").write_text(dump_yaml(config.to_dict()))
+        record = cls(
+            run_dir,
+            {
+                "status": "running",
+                "algo": config.algo,
+                "env_id": config.env_id,
+                "seeds": list(config.seed_list),
+                "versions": versions(),
+                "git_commit": git_commit(),
+                "command": list(sys.argv),
+                "started": _now(),
+                "ended": None,
+                "engine": engine,
+                "resume": "exact",
+                "resume_note": None,
+                "failed_seeds": {},
+                "metrics": {},
+            },
+        )
+        record.write()
+        return record
+
+    @classmethod
+    def read(cls, run_dir: Path) -> RunRecord:
+        values = read_json(run_dir / "run.json")
+        if not isinstance(values, dict) or not isinstance(values.get("engine"), dict):
+            raise UserError(f"{run_dir / 'run.json'}: not a run's record")
+        return cls(run_dir, values)
+
+    def update(self, **values: Any) -> None:
+        self.values.update(values)
+        self.write()
+
+    def end(self, status: str, **values: Any) -> None:
+        self.update(status=status, ended=_now(), **values)
+
+    def write(self) -> None:
+        replace_file(self.path, to_json(json.loads(json.dumps(self.values))))
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "platform": platform.platform(), "processor": _processor()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def git_commit() -> str | None:
+    """The commit of the working directory the run was started from, with `+changes` if it is not clean."""
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return commit + ("+changes" if _git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(*words: str) -> str:
+    answer = subprocess.run(["git", *words], capture_output=True, text=True, timeout=5, check=True)
+    return answer.stdout.strip()
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")

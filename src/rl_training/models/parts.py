@@ -1,0 +1,97 @@
+"""The pieces networks are made of. An ensemble is one stacked tensor; a module owns parameters and no buffers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+
+
+@dataclass(frozen=True)
+class SampledActions:
+    """Actions in [-1, 1] and the logarithm of their density, one number a row."""
+
+    actions: Tensor
+    logprobs: Tensor
+
+
+class StackedLinear(nn.Module):
+    """`members` dense layers as one batched product: (members or 1, batch, n_in) -> (members, batch, n_out).
+
+    Written as `x @ W + b` and never as nn.Linear, whose kernel rounds differently with and without a seed axis.
+    """
+
+    def __init__(self, members: int, n_in: int, n_out: int) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(n_in)
+        self.weight = nn.Parameter(torch.empty(members, n_in, n_out).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(members, 1, n_out).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.weight.shape[-1] == 1:
+            # A product with one column takes another kernel, which rounds differently when seeds are stacked.
+            return (torch.matmul(x, self.weight.expand(-1, -1, 2)) + self.bias)[..., :1]
+        return torch.matmul(x, self.weight) + self.bias
+
+
+class StackedMLP(nn.Module):
+    """`members` perceptrons with ReLU between layers; `hidden_sizes` may be empty."""
+
+    def __init__(self, members: int, n_in: int, hidden_sizes: Sequence[int], n_out: int) -> None:
+        super().__init__()
+        sizes = [n_in, *hidden_sizes, n_out]
+        self.layers = nn.ModuleList(StackedLinear(members, a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, n_in) -> (members, batch, n_out)."""
+        hidden = x.unsqueeze(0)
+        for layer in self.layers[:-1]:
+            hidden = F.relu(layer(hidden))
+        return self.layers[-1](hidden)  # type: ignore[no-any-return]
+
+
+class GaussianActor(nn.Module):
+    """A squashed Gaussian policy."""
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.net = StackedMLP(1, obs_dim, hidden_sizes, 2 * action_dim)
+
+    def forward(self, obs: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The action for standard normal `noise` and its log-density; None gives the mode (its density is not used)."""
+        mean, log_std = self.net(obs).squeeze(0).chunk(2, -1)
+        if noise is None:
+            return mean.tanh(), torch.zeros_like(mean[..., 0])
+        return squashed_gaussian(mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX), noise)
+
+
+def squashed_gaussian(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """tanh(mean + std * noise) and its log-density."""
+    pre = mean + log_std.exp() * noise
+    log_normal = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
+    # log(1 - tanh(u)^2) in the form that neither overflows nor takes the log of zero
+    log_slope = 2 * (math.log(2) - pre - F.softplus(-2 * pre))
+    return pre.tanh(), (log_normal - log_slope).sum(-1)
+
+
+class CriticEnsemble(nn.Module):
+    """`members` action-value networks: (batch, obs), (batch, action) -> (members, batch)."""
+
+    def __init__(self, members: int, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.net = StackedMLP(members, obs_dim + action_dim, hidden_sizes, 1)
+
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        return self.net(torch.cat([obs, actions], -1)).squeeze(-1)  # type: ignore[no-any-return]
+
+
+def as_batch(value: Tensor) -> Tensor:
+    """A single unbatched vector comes back as a batch of one."""
+    value = torch.as_tensor(value, dtype=torch.float32)
+    return value.unsqueeze(0) if value.ndim == 1 else value

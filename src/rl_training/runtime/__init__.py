@@ -1,0 +1,1 @@
+"""The loops, and the session that owns a run."""

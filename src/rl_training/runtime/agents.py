@@ -1,0 +1,192 @@
+"""An agent: a trained policy with what it needs to act, be evaluated and travel as one file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rl_training import __version__
+from rl_training.algorithms.base import Learner
+from rl_training.algorithms.catalogue import learner_class
+from rl_training.core.checks import ConfigError, UserError
+from rl_training.core.fields import parse
+from rl_training.core.types import EnvShape
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict, space_to_dict
+from rl_training.experiment.checkpointing import Checkpoint, load_checkpoint, load_tensors, newest_checkpoint, pack_tensors
+from rl_training.experiment.config import TrainConfig, config_from_dict
+from rl_training.experiment.files import read_bytes, replace_file
+from rl_training.runtime.choices import choose_device
+
+FORMAT = 1
+KEY = "rl_training"
+Array = NDArray[Any]
+
+
+class Agent:
+    """One policy for each seed of the run it came from."""
+
+    def __init__(
+        self, config: TrainConfig, learner: Learner, observation: ObservationCodec, action: ActionCodec, step: int = 0
+    ) -> None:
+        self.config, self.learner, self.step = config, learner, step
+        self.observation, self.action = observation, action
+
+    @property
+    def shape(self) -> EnvShape:
+        return env_shape(self.observation, self.action)
+
+    def predict(self, obs: Any, deterministic: bool = True, seed_index: int = 0, step: int = 0) -> Any:
+        """One observation gives an int or an (action_dim,) array in the environment's units, a batch gives a batch."""
+        rows, single = self._encode(obs)
+        every_seed = np.broadcast_to(rows, (len(self.learner.seeds), *rows.shape)).copy()
+        if deterministic:
+            actions = self.learner.act_greedy(every_seed)
+        else:
+            actions = self.learner.act_explore(every_seed, step, 1.0)
+        result = self.action.to_env(actions[seed_index])
+        if not single:
+            return result
+        return int(result[0]) if self.action.discrete else result[0]
+
+    def _encode(self, obs: Any) -> tuple[Array, bool]:
+        space = self.observation.space
+        try:
+            array = np.asarray(obs)
+        except ValueError as error:
+            raise UserError(f"observation must be an array of shape {space.shape}, got a ragged list") from error
+        if array.dtype == object or not np.issubdtype(array.dtype, np.number):
+            raise UserError(f"observation must be an array of numbers of shape {space.shape}")
+        single = array.shape == space.shape
+        batch = array[None] if single else array
+        if batch.shape[1:] != space.shape or len(batch) == 0:
+            raise UserError(f"observation must be of shape {space.shape} or a batch of it, got {array.shape}")
+        if not np.isfinite(batch).all():
+            raise UserError("observation must be finite, got NaN or infinity")
+        rows = np.zeros((len(batch), *self.observation.shape), self.observation.dtype)
+        for row, one in zip(rows, batch, strict=True):
+            self.observation.encode(one, row)
+        return rows, single
+
+    def parameters(self, seed_index: int) -> dict[str, Tensor]:
+        groups = self.learner.engine.seed_groups(seed_index)
+        return {
+            f"{group}.{name}": tensor
+            for group, params in groups.items()
+            if group not in self.learner.targets
+            for name, tensor in params.items()
+        }
+
+    def save(self, path: str | Path, seed_index: int = 0) -> Path:
+        """One portable file, whatever the suffix: predicts, evaluates and records on another machine."""
+        path = Path(path)
+        tensors = self.parameters(seed_index)
+        about = {
+            "format": FORMAT,
+            "library": __version__,
+            "config": {**self.config.to_dict(), "seed": self.learner.seeds[seed_index], "seeds": []},
+            "observation_space": space_to_dict(self.observation.space),
+            "action_space": space_to_dict(self.action.space),
+            "step": self.step,
+            "sha256": _digest(tensors),
+        }
+        try:
+            replace_file(path, pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)}))
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+        return path
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        array = np.asarray(tensors[name].detach().cpu().numpy(), order="C")
+        digest.update(f"{name} {array.dtype} {array.shape}\n".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def load_agent(path: str | Path, device: str = "cpu") -> Agent:
+    """From an agent file, a checkpoint directory or a run directory."""
+    path = Path(path)
+    if path.is_dir():
+        return agent_from_checkpoint(find_checkpoint(path)[0], device)
+    if not path.exists():
+        raise UserError(f"{path}: no such file or directory")
+    data = read_bytes(path)
+    about = _about(data, path)
+    tensors = load_tensors(data, path)
+    if about.get("sha256") != _digest(tensors) or data != pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)}):
+        raise UserError(f"{path}: damaged (sha256)")
+    agent = _build(about, path, device)
+    _load_parameters(agent, tensors, path)
+    return agent
+
+
+def _about(data: bytes, path: Path) -> dict[str, Any]:
+    """The metadata of an agent file; anything else is not one, and is not looked into further."""
+    refusal = UserError(f"{path}: not a rl_training agent or checkpoint")
+    try:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        about = json.loads(header["__metadata__"][KEY])
+    except (ValueError, KeyError, TypeError, RecursionError, MemoryError, OverflowError) as error:
+        raise refusal from error
+    if not isinstance(about, dict):
+        raise refusal
+    if isinstance(about.get("format"), int) and about["format"] > FORMAT:
+        raise UserError(f"{path}: written by rl_training {about.get('library')}, this is {__version__}")
+    return about
+
+
+def _build(about: Mapping[str, Any], path: Path, device: str, seeds: tuple[int, ...] | None = None) -> Agent:
+    try:
+        config = config_from_dict(about["config"], allow_module_env=True)
+        observation = ObservationCodec(space_from_dict(about["observation_space"]))
+        action = ActionCodec(space_from_dict(about["action_space"]))
+        cls = learner_class(config.algo)
+        settings = parse(cls.settings_type, config.algo_kwargs)
+        shape = env_shape(observation, action)
+        learner = cls.create(shape, settings, seeds or config.seed_list, device=choose_device(device))
+        return Agent(config, learner, observation, action, int(about["step"]))
+    except ConfigError as error:
+        raise UserError(f"{path}: {'; '.join(str(error).splitlines())}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, AssertionError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path}: damaged or incomplete ({type(error).__name__}: {error})") from error
+
+
+@torch.no_grad()
+def _load_parameters(agent: Agent, tensors: Mapping[str, Tensor], path: Path) -> None:
+    mine = agent.parameters(0)
+    if set(mine) != set(tensors) or any(mine[name].shape != tensors[name].shape for name in mine):
+        raise UserError(f"{path}: its tensors do not fit its configuration")
+    for name, tensor in mine.items():
+        tensor.copy_(tensors[name])
+
+
+def agent_from_checkpoint(checkpoint: Checkpoint, device: str = "cpu") -> Agent:
+    agent = _build(checkpoint.state, checkpoint.path, device)
+    try:
+        agent.learner.load_state_dict(checkpoint.tensors("learner.safetensors"))
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{checkpoint.path}: {error}") from error
+    return agent
+
+
+def find_checkpoint(path: Path) -> tuple[Checkpoint, list[str]]:
+    """A checkpoint directory itself, or the newest intact one of a run directory (and what was skipped)."""
+    if (path / "manifest.json").exists() or path.name.startswith("step_"):
+        return load_checkpoint(path), []
+    root = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+    if not root.is_dir():
+        raise UserError(f"{path}: no such run or checkpoint")
+    return newest_checkpoint(root)
+
+

@@ -1,0 +1,96 @@
+"""How a run is executed: device, threads, compiled or eager.
+
+Decided from the config and the hardware alone, never from a timer, so that the same config on the same machine is the
+same run; written into the run and used again on resume, since eager and compiled kernels round differently.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from rl_training.algorithms.base import OffPolicySettings
+from rl_training.core.checks import UserError
+from rl_training.core.types import EnvShape
+from rl_training.experiment.config import TrainConfig
+
+COMPILE_SECONDS = 60.0  # what compiling an update costs, generously
+EAGER_OVERHEAD = 1.5e-3  # seconds per update that compiling saves on small networks (Python and kernel launches)
+SECONDS_PER_FLOP = 1 / 60e9  # what compiling saves of the arithmetic's time, on two CPU cores
+
+
+@dataclass(frozen=True)
+class Choices:
+    device: str
+    compiled: bool
+    threads: int
+    tf32: bool = True
+    note: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def apply(self) -> torch.device:
+        torch.set_num_threads(self.threads)
+        torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
+        torch.backends.cudnn.benchmark = False  # it may pick another kernel next time
+        return torch.device(self.device)
+
+
+def choose(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> Choices:
+    device = choose_device(config.device)
+    compiled, note = _choose_compile(config, settings, shape, device)
+    return Choices(device, compiled, config.threads or _cores(), note=note)
+
+
+def choose_device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    kind, _, index = name.partition(":")
+    if kind == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if int(index or 0) >= count:
+            there = ", ".join(["cpu", *(f"cuda:{i}" for i in range(count))])
+            raise UserError(f"device {name} is not available here; available: {there}")
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise UserError("device mps is not available here; available: cpu")
+    return name
+
+
+def _choose_compile(
+    config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str
+) -> tuple[bool, str | None]:
+    if config.compile == "off":
+        return False, None
+    if device == "mps":
+        return False, "compile: not used on mps" if config.compile == "on" else None
+    if not compiler_present(device):
+        return False, "compile: no C++ compiler found (install g++), training goes on without"
+    if config.compile == "on":
+        return True, None
+    return _seconds_saved(config, settings, shape) > COMPILE_SECONDS, None
+
+
+def _seconds_saved(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> float:
+    steps = max(config.total_timesteps - settings.learning_starts, 0)
+    updates = steps * settings.gradient_updates_per_step / settings.train_frequency
+    sizes = [shape.obs_dim + shape.action_dim, *settings.hidden_sizes]
+    weights = sum(a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+    flops = 6 * weights * settings.batch_size * len(config.seed_list)
+    return updates * (EAGER_OVERHEAD + flops * SECONDS_PER_FLOP)
+
+
+def compiler_present(device: str) -> bool:
+    """Inductor needs a C++ compiler on the CPU, and Triton's C compiler on a GPU."""
+    return any(shutil.which(name) for name in (os.environ.get("CXX") or "g++", "clang++", "c++", "gcc"))
+
+
+def _cores() -> int:
+    """The cores this process may use: more threads than that wait for each other at every operation."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

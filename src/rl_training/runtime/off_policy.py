@@ -1,0 +1,38 @@
+"""The off-policy loop: act, store, learn. No algorithm's name appears in it."""
+
+from __future__ import annotations
+
+from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.envs.vector import SeededEnvs
+from rl_training.runtime.session import Session
+
+
+def run_off_policy(session: Session, envs: SeededEnvs, replay: ReplayBuffer) -> None:
+    learner, settings = session.learner, session.settings
+    seeds, rows = len(session.seeds), envs.num_envs
+
+    def by_seed(array):  # type: ignore[no-untyped-def]
+        return array.reshape(seeds, rows, *array.shape[1:])
+
+    while session.running():
+        obs = by_seed(envs.obs)
+        if session.step < settings.learning_starts:
+            actions = learner.act_randomly(session.step, rows)
+        else:
+            actions = learner.act_explore(obs, session.step, session.progress)
+        envs.step(actions.reshape(envs.size, *actions.shape[2:]))
+        replay.add(
+            obs=obs,
+            actions=actions,
+            rewards=by_seed(envs.rewards),
+            next_obs=by_seed(envs.next_obs),
+            terminated=by_seed(envs.terminated),
+            truncated=by_seed(envs.truncated),
+        )
+        session.count_step(envs)
+        envs.advance()
+        updates = session.updates_owed(rows)
+        if updates:
+            learner.set_progress(session.progress)
+            learner.train(replay, updates, session.step)
+        session.after_step()

@@ -1,0 +1,6 @@
+"""Trains `sac`."""
+
+from rl_training.algorithms.sac import SAC
+from rl_training.runtime.trainer import trainer_for
+
+train_sac = trainer_for(SAC)

@@ -1,0 +1,99 @@
+"""Writing a run's state to a checkpoint, and reading it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rl_training.algorithms.base import Learner
+from rl_training.core.checks import UserError
+from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.envs.spaces import space_to_dict
+from rl_training.envs.vector import SeededEnvs
+from rl_training.experiment.checkpointing import Checkpoint, remove_old, save_checkpoint
+from rl_training.experiment.config import TrainConfig
+
+MOST_FAILURES = 3  # saves in a row that may fail (a full disk) before the run stops
+
+
+class Saver:
+    """Saves checkpoints of one run. The replay is cut into segments that are written once and linked afterwards."""
+
+    def __init__(self, root: Path, config: TrainConfig, newest: Checkpoint | None, note: Callable[[str], None]) -> None:
+        self.root, self.config, self.newest, self.note = root, config, newest, note
+        self.failures = 0
+
+    def save(
+        self, step: int, state: dict[str, Any], learner: Learner, envs: SeededEnvs, replay: ReplayBuffer
+    ) -> Checkpoint | None:
+        """None if the disk refused; the checkpoints before it are untouched."""
+        linked, start = self._segments_still_held(replay)
+        snapshot = envs.snapshot()
+        tensors: dict[str, Any] = {
+            "learner": learner.state_dict(),
+            "envs": {
+                "obs": torch.from_numpy(snapshot["obs"]),
+                **{f"actions_{row}": torch.from_numpy(log) for row, log in enumerate(snapshot["actions"])},
+            },
+        }
+        if replay.added > start:
+            tensors[f"replay_{start:012d}_{replay.added:012d}"] = replay.read(start, replay.added)
+        full = {
+            **state,
+            "episodes": snapshot["episodes"],
+            "added": replay.added,
+            "config": self.config.to_dict(),
+            "observation_space": space_to_dict(envs.observation.space),
+            "action_space": space_to_dict(envs.action.space),
+        }
+        try:
+            self.newest = save_checkpoint(self.root, step, full, tensors, self.newest, linked)
+            remove_old(self.root, self.config.keep_checkpoints)
+            self.failures = 0
+        except OSError as error:
+            self.failures += 1
+            self.note(f"checkpoint at step {step} could not be written: {error.strerror}; the previous one is kept")
+            if self.failures >= MOST_FAILURES:
+                raise UserError(f"{self.root}: {self.failures} checkpoints in a row could not be written") from error
+            return None
+        return self.newest
+
+    def _segments_still_held(self, replay: ReplayBuffer) -> tuple[tuple[str, ...], int]:
+        """Segments of the previous checkpoint with rows the ring still holds, and the first row not saved yet."""
+        oldest, linked, start = replay.oldest(), [], replay.oldest()
+        for name in self.newest.names("replay_") if self.newest else []:
+            _, stop = segment_rows(name)
+            if stop > oldest:
+                linked.append(name)
+                start = max(start, stop)
+        return tuple(linked), start
+
+
+def segment_rows(name: str) -> tuple[int, int]:
+    start, stop = name.removesuffix(".safetensors").split("_")[1:]
+    return int(start), int(stop)
+
+
+def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs, replay: ReplayBuffer) -> bool:
+    """Put everything back. False if an environment could not be brought to the same state."""
+    learner.load_state_dict(checkpoint.tensors("learner.safetensors"))
+    added = int(checkpoint.state["added"])
+    oldest = added - min(added, replay.capacity)
+    for name in checkpoint.names("replay_"):
+        start, stop = segment_rows(name)
+        rows = checkpoint.tensors(name)
+        skip = max(oldest - start, 0)
+        if skip < stop - start:
+            replay.write(start + skip, {field: tensor[:, skip:] for field, tensor in rows.items()})
+    replay.finish_writing(added)
+    stored = checkpoint.tensors("envs.safetensors")
+    return envs.restore(
+        {
+            "episodes": checkpoint.state["episodes"],
+            "actions": [stored[f"actions_{row}"].numpy() for row in range(envs.size)],
+            "obs": stored["obs"].numpy(),
+        }
+    )

@@ -1,0 +1,256 @@
+"""A run in progress: its counters, logs, evaluations and checkpoints. The loop calls it; it never changes what is learned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_training.core.schedules import Every
+from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.envs.factory import EnvSource
+from rl_training.envs.vector import SeededEnvs
+from rl_training.experiment.checkpointing import Checkpoint
+from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.logging import JsonLines, TensorBoard
+from rl_training.experiment.progress import Progress
+from rl_training.experiment.runs import RunRecord
+from rl_training.runtime.agents import Agent
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.episodes import EpisodeStatistics
+from rl_training.runtime.evaluate import Evaluation, evaluate
+from rl_training.runtime.saving import Saver
+from rl_training.runtime.signals import StopSignals
+
+
+class TrainingFailure(Exception):
+    """The run failed: exit 1. What was saved before is intact."""
+
+
+class Session:
+    def __init__(
+        self,
+        config: TrainConfig,
+        agent: Agent,
+        source: EnvSource,
+        run_dir: Path,
+        record: RunRecord,
+        saver: Saver,
+        *,
+        envs: SeededEnvs,
+        replay: ReplayBuffer,
+        callbacks: Sequence[Callback] = (),
+        signals: StopSignals | None = None,
+        show_progress: bool = True,
+        resumed: Checkpoint | None = None,
+    ) -> None:
+        self.config, self.agent, self.source, self.run_dir = config, agent, source, run_dir
+        self.learner, self.settings, self.seeds = agent.learner, agent.learner.settings, agent.learner.seeds
+        self.record, self.saver, self.callbacks = record, saver, tuple(callbacks)
+        self.envs, self.replay = envs, replay
+        self.signals = signals or StopSignals()
+        self.total = config.total_timesteps
+        self.step, self.previous_step, self.since_training = 0, 0, 0
+        self.horizon = self.total  # what schedules run towards: extending a run does not change it
+        self.elapsed_before, self.started = 0.0, time.monotonic()
+        self.episodes = EpisodeStatistics(len(self.seeds), config.num_envs)
+        self.best: list[float | None] = [None] * len(self.seeds)
+        self.last_evaluation: list[Evaluation] | None = None
+        self.last_evaluation_step = -1
+        self.failed: dict[str, dict[str, Any]] = {}
+        self.stop_reason: str | None = None
+        offsets = {"metrics": 0, "evaluations": 0}
+        if resumed is not None:
+            offsets = self._restore(resumed.state)
+        self.metrics_log = JsonLines(run_dir / "metrics.jsonl", offsets["metrics"])
+        self.evaluations_log = JsonLines(run_dir / "evaluations.jsonl", offsets["evaluations"])
+        self.tensorboard = TensorBoard(run_dir, self.seeds, self.step) if config.tensorboard else None
+        label = f"{config.algo} {config.env_id}" + (f" x {len(self.seeds)} seeds" if len(self.seeds) > 1 else "")
+        self.display = Progress(self.total, label, start=self.step, enabled=show_progress)
+        self._log_every = Every(config.log_interval)
+        self._evaluate_every = Every(config.eval_interval or max(self.total // 10, 1))
+        self._checkpoint_every = Every(config.checkpoint_interval)
+        self._fps_mark = (self.step, time.monotonic())
+
+    # --- what the loop asks ----------------------------------------------------------------------------------------
+    @property
+    def progress(self) -> float:
+        return self.step / self.horizon
+
+    @property
+    def gradient_steps(self) -> int:
+        return self.learner.update_count
+
+    def running(self) -> bool:
+        return self.step < self.total and self.stop_reason is None
+
+    def count_step(self, envs: SeededEnvs) -> None:
+        self.episodes.count(envs)
+        self.previous_step = self.step
+        self.step += envs.num_envs
+
+    def updates_owed(self, transitions: int) -> int:
+        """A constant update-to-data ratio whatever `num_envs` is: the remainder is carried over."""
+        if self.step <= self.settings.learning_starts:
+            return 0
+        self.since_training += min(transitions, self.step - self.settings.learning_starts)
+        trainings, self.since_training = divmod(self.since_training, self.settings.train_frequency)
+        return int(trainings * self.settings.gradient_updates_per_step)
+
+    def after_step(self) -> None:
+        if self._log_every.passed(self.previous_step, self.step):
+            self.log()
+        if self.config.eval_episodes and self._evaluate_every.passed(self.previous_step, self.step):
+            self.evaluate()
+        if self._checkpoint_every.passed(self.previous_step, self.step) and self.step < self.total:
+            self.checkpoint()
+        self._call("on_step")
+        if self.signals.received is not None:
+            self.stop_reason = "signal"
+        self.display.update(self.step, {})
+
+    # --- logs --------------------------------------------------------------------------------------------------------
+    @property
+    def elapsed(self) -> float:
+        return self.elapsed_before + time.monotonic() - self.started
+
+    def log(self) -> None:
+        self.check_finite()
+        now = time.monotonic()
+        fps = (self.step - self._fps_mark[0]) / max(now - self._fps_mark[1], 1e-9)
+        self._fps_mark = (self.step, now)
+        means = self.learner.engine.mean_metrics()
+        for index, seed in enumerate(self.seeds):
+            row: dict[str, Any] = {"step": self.step, "seed": seed, **self.episodes.row(index)}
+            row.update({f"train/{name}": value for name, value in means[index].items()})
+            row["train/n_updates"] = self.gradient_steps
+            row["train/learning_rate"] = self.learner.learning_rate
+            row["rollout/exploration"] = self.learner.exploration(self.progress)
+            row.update({"time/fps": fps, "time/elapsed": self.elapsed})
+            self._write(self.metrics_log, row)
+        self._show(means[0])
+
+    def _write(self, log: JsonLines, row: dict[str, Any]) -> None:
+        log.write(row)
+        if self.tensorboard is not None:
+            self.tensorboard.write(row)
+
+    def _show(self, train: dict[str, float | None]) -> None:
+        values: dict[str, float | None] = {}
+        returns = [np.mean(window) for window in self.episodes.returns if window]
+        if returns:
+            values["return"] = float(np.mean(returns))
+        if self.last_evaluation is not None:
+            values["eval"] = float(np.mean([one.mean for one in self.last_evaluation]))
+        values.update({name: value for name, value in train.items() if name.endswith("loss")})
+        self.display.update(self.step, values)
+
+    def check_finite(self) -> None:
+        """A seed whose update produced NaN is marked with that update; the others go on."""
+        first_bad = self.learner.engine.first_bad.tolist() if self.gradient_steps else []
+        for seed, update in zip(self.seeds, first_bad, strict=False):
+            if update >= 0 and str(seed) not in self.failed:
+                self.failed[str(seed)] = {"update": update, "step": self.step, "reason": "a loss became NaN or infinite"}
+                self.display.note(f"seed {seed} failed: a loss became NaN or infinite at update {update}")
+                self.record.update(failed_seeds=self.failed)
+        if len(self.failed) == len(self.seeds):
+            raise TrainingFailure(
+                f"a loss became NaN or infinite at update {min(entry['update'] for entry in self.failed.values())}; "
+                f"the last good checkpoint is kept in {self.run_dir}"
+            )
+
+    # --- evaluation --------------------------------------------------------------------------------------------------
+    def evaluate(self) -> None:
+        results = evaluate(self.learner, self.source, self.seeds, self.config.eval_episodes, self.step)
+        self.last_evaluation, self.last_evaluation_step = results, self.step
+        for index, (seed, one) in enumerate(zip(self.seeds, results, strict=True)):
+            self.evaluations_log.write({"step": self.step, "seed": seed, "returns": one.returns, "lengths": one.lengths})
+            row = {"step": self.step, "seed": seed, "eval/mean_reward": one.mean, "eval/mean_ep_length": float(np.mean(one.lengths))}
+            self._write(self.metrics_log, row)
+            best = self.best[index]
+            if best is None or one.mean > best:
+                self.best[index] = one.mean
+                self.save_agent(index, "best")
+        self._show({})
+        self._call("on_evaluation", self.evaluation_metrics())
+
+    def evaluation_metrics(self) -> dict[str, Any]:
+        if self.last_evaluation is None:
+            return {}
+        means = [one.mean for one in self.last_evaluation]
+        returns = [value for one in self.last_evaluation for value in one.returns]
+        best = [value for value in self.best if value is not None]
+        return {
+            "eval_return_mean": float(np.mean(means)),
+            "eval_return_std": float(np.std(returns)),
+            "eval_episodes": len(returns),
+            "eval_return_means": means,
+            "best_eval_return_mean": float(np.mean(best)) if best else None,
+        }
+
+    def save_agent(self, index: int, kind: str) -> Path:
+        self.agent.step = self.step
+        return self.agent.save(self.run_dir / "agents" / f"seed_{self.seeds[index]}_{kind}.safetensors", index)
+
+    # --- checkpoints -------------------------------------------------------------------------------------------------
+    def checkpoint(self) -> None:
+        self.check_finite()
+        checkpoint = self.saver.save(self.step, self.state(), self.learner, self.envs, self.replay)
+        if checkpoint is not None:
+            self._call("on_checkpoint", checkpoint.path)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "since_training": self.since_training,
+            "horizon": self.horizon,
+            "elapsed": self.elapsed,
+            "episode_statistics": self.episodes.state(),
+            "best": self.best,
+            "failed": self.failed,
+            "last_evaluation_step": self.last_evaluation_step,
+            "last_evaluation": [[one.returns, one.lengths] for one in self.last_evaluation or []],
+            "offsets": {"metrics": self.metrics_log.offset, "evaluations": self.evaluations_log.offset},
+        }
+
+    def _restore(self, state: dict[str, Any]) -> dict[str, int]:
+        self.step = self.previous_step = int(state["step"])
+        self.since_training, self.horizon = int(state["since_training"]), int(state["horizon"])
+        self.elapsed_before = float(state["elapsed"])
+        self.episodes.load(state["episode_statistics"])
+        self.best, self.failed = list(state["best"]), dict(state["failed"])
+        self.last_evaluation_step = int(state["last_evaluation_step"])
+        evaluations = [Evaluation(returns, lengths) for returns, lengths in state["last_evaluation"]]
+        self.last_evaluation = evaluations or None
+        return dict(state["offsets"])
+
+    # --- start and end -----------------------------------------------------------------------------------------------
+    def _call(self, hook: str, *arguments: Any) -> None:
+        for callback in self.callbacks:
+            if getattr(callback, hook)(self, *arguments) is False:
+                self.stop_reason = self.stop_reason or "callback"
+
+    def start(self) -> None:
+        self._call("on_start")
+
+    def end(self) -> None:
+        """The last evaluation, checkpoint and agents of a run that came to its end or was told to stop."""
+        finished = self.step >= self.total
+        if finished and self.gradient_steps:
+            self.check_finite()
+        if finished and self.config.eval_episodes and self.last_evaluation_step != self.step:
+            self.evaluate()
+        if self.saver.newest is None or self.saver.newest.step != self.step:
+            self.checkpoint()
+        for index in range(len(self.seeds)):
+            self.save_agent(index, "final")
+        self._call("on_end")
+
+    def close(self) -> None:
+        self.display.close()
+        for log in (self.metrics_log, self.evaluations_log, self.tensorboard):
+            if log is not None:
+                log.close()

@@ -1,0 +1,279 @@
+"""From a config to a finished run: the one way in for every algorithm."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from rl_training.algorithms.base import Learner, OffPolicySettings
+from rl_training.algorithms.catalogue import learner_class
+from rl_training.core.checks import ConfigError, UserError
+from rl_training.core.fields import parse
+from rl_training.core.types import EnvShape, TrainResult
+from rl_training.data.replay_buffer import ReplayBuffer, replay_bytes
+from rl_training.envs.conformance import Conformance, check_environment
+from rl_training.envs.factory import EnvFactory, EnvSource
+from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
+from rl_training.experiment.checkpointing import Checkpoint, remove_leftovers
+from rl_training.experiment.config import TrainConfig, located
+from rl_training.experiment.files import replace_file, to_json
+from rl_training.experiment.runs import RunLock, RunRecord, create_run_dir
+from rl_training.runtime.agents import Agent
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.choices import Choices, choose
+from rl_training.runtime.closing import write_video_and_report
+from rl_training.runtime.off_policy import run_off_policy
+from rl_training.runtime.saving import Saver, restore
+from rl_training.runtime.session import Session, TrainingFailure
+from rl_training.runtime.signals import StopSignals
+
+
+class TrainFunction(Protocol):
+    def __call__(
+        self,
+        config: TrainConfig,
+        run_suffix: str | None = None,
+        callbacks: Sequence[Callback] | None = None,
+        env_factory: EnvFactory | None = None,
+        show_progress: bool = True,
+    ) -> TrainResult: ...
+
+
+class Stopped(Exception):
+    """A signal asked the run to stop: it was saved and can be resumed."""
+
+    def __init__(self, number: int, result: TrainResult) -> None:
+        super().__init__(f"stopped by signal {number}; saved in {result.run_dir}")
+        self.number, self.result = number, result
+
+
+def trainer_for(*classes: type[Learner]) -> TrainFunction:
+    """The training function of one algorithm, or of a family that shares it."""
+    names = [cls.name for cls in classes]
+
+    def train_one(
+        config: TrainConfig,
+        run_suffix: str | None = None,
+        callbacks: Sequence[Callback] | None = None,
+        env_factory: EnvFactory | None = None,
+        show_progress: bool = True,
+    ) -> TrainResult:
+        if config.algo not in names:
+            raise UserError(f"algo must be {' or '.join(names)}, got {config.algo!r}")
+        return train(config, run_suffix, callbacks, env_factory, show_progress)
+
+    return train_one
+
+
+def parse_settings(config: TrainConfig) -> tuple[type[Learner], OffPolicySettings]:
+    cls = learner_class(config.algo)
+    try:
+        return cls, parse(cls.settings_type, config.algo_kwargs)
+    except ConfigError as error:
+        raise located(error.problems, base_path=("algo_kwargs",)) from error
+
+
+def train(
+    config: TrainConfig,
+    run_suffix: str | None = None,
+    callbacks: Sequence[Callback] | None = None,
+    env_factory: EnvFactory | None = None,
+    show_progress: bool = True,
+) -> TrainResult:
+    cls, settings = parse_settings(config)
+    source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
+    conformance = check_environment(source)
+    check_fit(cls, conformance.shape, config.env_id)
+    choices = choose(config, settings, conformance.shape)
+    check_memory(config, settings, conformance.shape)
+    run_dir = create_run_dir(config, run_suffix)
+    lock = RunLock(run_dir)
+    lock.acquire()
+    try:
+        record = RunRecord.create(run_dir, config, choices.to_dict())
+        if not conformance.replays_exactly:
+            record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
+        return _execute(
+            config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress, conformance
+        )
+    finally:
+        lock.release()
+
+
+NOT_REPLAYABLE = "the environment does not repeat itself for the same seed and actions, so a resumed run will differ"
+
+
+def resume(
+    checkpoint: Checkpoint,
+    config: TrainConfig,
+    run_dir: Path,
+    *,
+    callbacks: Sequence[Callback] | None = None,
+    env_factory: EnvFactory | None = None,
+    show_progress: bool = True,
+    notes: Sequence[str] = (),
+) -> TrainResult:
+    """Go on from a checkpoint in `run_dir`, which holds the run's record and logs."""
+    cls, settings = parse_settings(config)
+    source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
+    lock = RunLock(run_dir)
+    lock.acquire()
+    try:
+        record = RunRecord.read(run_dir)
+        choices = Choices(**record.values["engine"])
+        remove_leftovers(run_dir / "checkpoints")
+        record.update(status="running", ended=None)
+        return _execute(
+            config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress, None,
+            resumed=checkpoint, notes=notes,
+        )  # fmt: skip
+    finally:
+        lock.release()
+
+
+def _execute(
+    config: TrainConfig,
+    cls: type[Learner],
+    settings: OffPolicySettings,
+    source: EnvSource,
+    run_dir: Path,
+    record: RunRecord,
+    choices: Choices,
+    callbacks: Sequence[Callback],
+    show_progress: bool,
+    conformance: Conformance | None,
+    resumed: Checkpoint | None = None,
+    notes: Sequence[str] = (),
+) -> TrainResult:
+    device = choices.apply()
+    envs = SeededEnvs(source, config.seed_list, config.num_envs)
+    learner = cls.create(envs.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
+    replay = ReplayBuffer(
+        envs.shape,
+        capacity=min(settings.buffer_capacity, config.total_timesteps),
+        num_envs=config.num_envs,
+        seeds=len(config.seed_list),
+        device=device,
+    )
+    agent = Agent(config, learner, envs.observation, envs.action)
+    notices = [*notes, *([choices.note] if choices.note else [])]
+    if conformance is not None and not conformance.replays_exactly:
+        notices.append(f"resume: inexact ({NOT_REPLAYABLE})")
+    if settings.learning_starts >= config.total_timesteps:
+        notices.append(
+            f"learning_starts ({settings.learning_starts}) is not below total_timesteps "
+            f"({config.total_timesteps}): nothing will be learned"
+        )
+    session: Session | None = None
+    with StopSignals() as signals:
+        try:
+            if resumed is None:
+                envs.reset_all()
+            elif not restore(resumed, learner, envs, replay):
+                record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
+                notices.append(f"resume: inexact ({NOT_REPLAYABLE}); the open episodes start afresh")
+            saver = Saver(run_dir / "checkpoints", config, resumed, lambda text: _note(session, text))
+            session = Session(
+                config, agent, source, run_dir, record, saver, envs=envs, replay=replay, callbacks=callbacks,
+                signals=signals, show_progress=show_progress, resumed=resumed,
+            )  # fmt: skip
+            for notice in notices:
+                session.display.note(notice)
+            session.start()
+            run_off_policy(session, envs, replay)
+            session.end()
+        except EnvironmentFailure as failure:
+            replace_file(run_dir / "crash.json", to_json(failure.report))
+            record.end("failed", failure=str(failure))
+            raise TrainingFailure(f"{failure}; {run_dir / 'crash.json'} reproduces it") from failure
+        except TrainingFailure as failure:
+            record.end("failed", failure=str(failure))
+            raise
+        finally:
+            if session is not None:
+                session.close()
+            envs.close()
+        return _conclude(session, signals, show_progress)
+
+
+def _note(session: Session | None, text: str) -> None:
+    if session is not None:
+        session.display.note(text)
+
+
+def _conclude(session: Session, signals: StopSignals, show_progress: bool) -> TrainResult:
+    assert session.saver.newest is not None
+    metrics: dict[str, Any] = {
+        "global_step": session.step,
+        "gradient_steps": session.gradient_steps,
+        **session.evaluation_metrics(),
+    }
+    result = TrainResult(session.run_dir, session.saver.newest.path, metrics)
+    finished = session.step >= session.total
+    session.record.end("finished" if finished else "stopped", metrics=metrics)
+    if finished:
+        write_video_and_report(session, show_progress)
+    if signals.received is not None and not finished:
+        raise Stopped(signals.received, result)
+    if session.failed:
+        raise TrainingFailure(f"failed seeds: {', '.join(session.failed)}; the others finished in {session.run_dir}")
+    return result
+
+
+def check_fit(cls: type[Learner], shape: EnvShape, env_id: str) -> None:
+    """The algorithm against the environment's spaces, with the algorithms that would fit."""
+    from rl_training.algorithms.catalogue import algorithm_names
+
+    if cls.discrete_actions != shape.discrete:
+        fitting = [name for name in algorithm_names() if learner_class(name).discrete_actions == shape.discrete]
+        has = f"Discrete({shape.action_dim})" if shape.discrete else f"Box({shape.action_dim},)"
+        needs = "Discrete" if cls.discrete_actions else "Box"
+        raise UserError(f"{cls.name} needs {needs} actions; {env_id} has {has}; use {', '.join(fitting)}")
+    if len(shape.obs_shape) == 3 and not cls.image_observations:
+        raise UserError(f"{cls.name} takes vectors; {env_id} gives images of shape {shape.obs_shape}")
+    if len(shape.obs_shape) != 3 and cls.image_observations:
+        raise UserError(f"{cls.name} takes images; {env_id} gives vectors of shape {shape.obs_shape}")
+
+
+def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> None:
+    """Refuse before allocating, naming the largest size that fits."""
+    seeds, capacity = len(config.seed_list), min(settings.buffer_capacity, config.total_timesteps)
+    free = free_memory()
+    needed = replay_bytes(shape, seeds, capacity)
+    if needed > 0.9 * free:
+        fits = int(capacity * 0.9 * free / needed)
+        raise UserError(
+            f"buffer_capacity {capacity} for {seeds} seed{'s' * (seeds > 1)} needs {needed / 2**30:.1f} GiB, "
+            f"{free / 2**30:.1f} GiB are free; at most {fits} fit"
+        )
+
+
+def free_memory() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 1 << 62
+
+
+def copy_run(source: Path, target: Path, config: TrainConfig, offsets: dict[str, int]) -> None:
+    """A run that goes on elsewhere takes its record and its rows up to the checkpoint along."""
+    for name in ("metrics", "evaluations"):
+        old = source / f"{name}.jsonl"
+        if old.exists():
+            (target / f"{name}.jsonl").write_bytes(old.read_bytes()[: offsets[name]])
+    if (source / "agents").is_dir():
+        shutil.copytree(source / "agents", target / "agents")
+    RunRecord.create(target, config, RunRecord.read(source).values["engine"])
+
+
+def with_changes(config: TrainConfig, **changes: Any) -> TrainConfig:
+    return dataclasses.replace(config, **{name: value for name, value in changes.items() if value is not None})
+
+
+Note = Callable[[str], None]

@@ -1,0 +1,129 @@
+"""What can be done with a checkpoint: evaluate it, act with it, film it, go on from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_training.core.checks import UserError, require
+from rl_training.core.types import TrainResult
+from rl_training.envs.conformance import check_environment
+from rl_training.envs.factory import EnvFactory, EnvSource
+from rl_training.experiment.config import TrainConfig, config_from_dict
+from rl_training.experiment.runs import RunRecord, create_run_dir
+from rl_training.runtime import trainer
+from rl_training.runtime.agents import Agent, find_checkpoint, load_agent
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.closing import record_video
+from rl_training.runtime.evaluate import FRESH_EPISODES, evaluate
+
+
+def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvFactory | None = None) -> EnvSource:
+    """The environment a file speaks of. A module named in a file is not imported: that would run code from it."""
+    if env_factory is None and env_id is None:
+        if ":" in config.env_id:
+            raise UserError(f"this run's environment {config.env_id!r} is in a module; name it again with --env")
+        if config.env_id.startswith("<"):
+            raise UserError(f"this run's environment {config.env_id} came from Python; pass env_factory=")
+    return EnvSource(env_id or config.env_id, dict(config.env_kwargs), env_factory)
+
+
+def evaluate_agent(agent: Agent, source: EnvSource, num_episodes: int, first_episode: int = FRESH_EPISODES) -> dict[str, Any]:
+    require(num_episodes >= 1, "num_episodes", f">= 1, got {num_episodes}")
+    conformance = check_environment(source)
+    if conformance.shape != agent.shape:
+        raise UserError(f"the agent was trained on {agent.shape}, {source.env_id} has {conformance.shape}")
+    seeds = agent.learner.seeds
+    results = evaluate(agent.learner, source, seeds, num_episodes, first_episode)
+    returns = [value for one in results for value in one.returns]
+    metrics: dict[str, Any] = {
+        "eval_return_mean": float(np.mean(returns)),
+        "eval_return_std": float(np.std(returns)),
+        "eval_episodes": len(returns),
+    }
+    if len(seeds) > 1:
+        from rl_training.core.statistics import summarize
+
+        metrics["seeds"] = {str(seed): one.mean for seed, one in zip(seeds, results, strict=True)}
+        metrics["summary"] = dict(summarize([one.mean for one in results]))
+    return metrics
+
+
+def evaluate_checkpoint(
+    path: str | Path,
+    num_episodes: int | None = None,
+    device: str = "auto",
+    *,
+    env_id: str | None = None,
+    env_factory: EnvFactory | None = None,
+) -> dict[str, Any]:
+    """Fresh episodes with the greedy policy of an agent file, a checkpoint or a run's newest checkpoint."""
+    agent = load_agent(path, device)
+    source = env_source(agent.config, env_id, env_factory)
+    return evaluate_agent(agent, source, agent.config.eval_episodes if num_episodes is None else num_episodes)
+
+
+def predict_checkpoint(path: str | Path, obs: Any, deterministic: bool = True, device: str = "auto") -> Any:
+    return load_agent(path, device).predict(obs, deterministic)
+
+
+def record_checkpoint(
+    path: str | Path,
+    video: str | Path,
+    episodes: int = 1,
+    device: str = "auto",
+    *,
+    env_id: str | None = None,
+    env_factory: EnvFactory | None = None,
+) -> tuple[Path, list[float]]:
+    """Film an agent file, a checkpoint or a run's newest checkpoint."""
+    require(episodes >= 1, "episodes", f">= 1, got {episodes}")
+    agent = load_agent(path, device)
+    return record_video(agent, env_source(agent.config, env_id, env_factory), Path(video), episodes)
+
+
+def resume_training(
+    path: str | Path,
+    total_timesteps: int | None = None,
+    output_dir: str | Path | None = None,
+    eval_episodes: int | None = None,
+    run_suffix: str | None = None,
+    callbacks: Sequence[Callback] | None = None,
+    *,
+    env_id: str | None = None,
+    env_factory: EnvFactory | None = None,
+    show_progress: bool = True,
+) -> TrainResult:
+    """Go on from a run directory or a checkpoint, in the same directory unless `output_dir` or `run_suffix` is given."""
+    path = Path(path)
+    if not path.exists():
+        raise UserError(f"{path}: no such run or checkpoint")
+    if not path.is_dir():
+        raise UserError(f"{path}: not a run or a checkpoint directory; an agent file cannot be resumed")
+    checkpoint, notes = find_checkpoint(path.resolve())
+    config = config_from_dict(checkpoint.state["config"], allow_module_env=True)
+    if total_timesteps is not None and total_timesteps < checkpoint.step:
+        raise UserError(f"total_timesteps must be >= {checkpoint.step}, the checkpoint's step, got {total_timesteps}")
+    source = env_source(config, env_id, env_factory)
+    config = trainer.with_changes(
+        config,
+        total_timesteps=total_timesteps,
+        output_dir=Path(output_dir) if output_dir is not None else None,
+        eval_episodes=eval_episodes,
+        env_id=source.env_id,
+    )
+    home = checkpoint.path.parent.parent
+    record = RunRecord.read(home)
+    if record.values["status"] == "finished" and checkpoint.step >= config.total_timesteps:
+        metrics = dict(record.values["metrics"])
+        return TrainResult(home, checkpoint.path, {**metrics, "already_finished": True})
+    run_dir = home
+    if output_dir is not None or run_suffix is not None:
+        run_dir = create_run_dir(config, run_suffix)
+        trainer.copy_run(home, run_dir, config, checkpoint.state["offsets"])
+    return trainer.resume(
+        checkpoint, config, run_dir, callbacks=callbacks, env_factory=env_factory, show_progress=show_progress, notes=notes
+    )
