@@ -55,7 +55,8 @@ class Network:
         self._slots = [
             (owner._parameters, name, f"{prefix}.{name}" if prefix else name)
             for prefix, owner in module.named_modules()
-            for name in owner._parameters
+            for name, parameter in owner._parameters.items()
+            if parameter is not None  # e.g. the bias of a layer without one
         ]
 
     def __call__(self, params: dict[str, Tensor], *inputs: Any) -> Any:
@@ -222,6 +223,8 @@ class Learner:
 
     def _batch_tensor(self, name: str, value: Any) -> Tensor:
         tensor = torch.as_tensor(value, device=self.device)
+        if name in ("rewards", "dones"):  # a (batch, 1) column would broadcast to (batch, batch) without a word
+            return tensor.float().reshape(-1)
         keep = (name == "actions" and self.discrete_actions) or tensor.dtype == torch.uint8
         return tensor if keep and name in ("actions", "obs", "next_obs") else tensor.float()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -253,7 +254,7 @@ class Engine:
         for number, (name, spec) in enumerate(specs.items()):
             draw = device_rng.normals if spec.kind == "normal" else device_rng.uniforms
             key = STREAM_IDS["noise"] + 256 * (number + 1)
-            flat = draw(self.seed_tensor, key, self.count_tensor, int(np.prod(spec.shape)))
+            flat = draw(self.seed_tensor, key, self.count_tensor, math.prod(spec.shape))
             noise[name] = flat.view(len(self.seeds), *spec.shape)
         return noise
 

@@ -1,7 +1,8 @@
 """Many environments stepped together: every episode seeded, no autoreset, the open episode's actions logged.
 
 `step` gives the true successor of every action; `advance` then resets, with a seed, just the environments whose episode
-ended. So there are no junk rows, and the state of an environment is (episode number, actions so far).
+ended. So there are no junk rows, and the state of an environment is (episode number, actions so far). That state is
+kept here; a `Stepper` steps the environments, in this process or in workers, with the same results.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rl_training.core.rng import episode_seed
 from rl_training.core.types import EnvShape
 from rl_training.envs.factory import EnvSource
-from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape
-
-Array = NDArray[Any]
+from rl_training.envs.spaces import env_shape
+from rl_training.envs.worker import Array, LocalStepper, RowsFailed, Stepper
+from rl_training.envs.workers import CannotUseWorkers, WorkerStepper
 
 
 class EnvironmentFailure(Exception):
@@ -39,12 +39,14 @@ class SeededEnvs:
         stream: str = "episode",
         first_episode: int = 0,
         render_mode: str | None = None,
+        workers: int = 0,
+        worker_timeout: float = 300.0,
     ) -> None:
         self.seeds, self.num_envs, self.stream = tuple(seeds), num_envs, stream
         self.size = len(self.seeds) * num_envs
-        self.envs = [source.make(render_mode) for _ in range(self.size)]
-        self.observation = ObservationCodec(self.envs[0].observation_space)
-        self.action = ActionCodec(self.envs[0].action_space)
+        self.note: str | None = None  # why workers were asked for and are not used
+        self.stepper = self._make_stepper(source, render_mode, workers, worker_timeout)
+        self.observation, self.action = self.stepper.observation, self.stepper.action
         self.episodes = [first_episode] * self.size
         self.logs: list[list[Array]] = [[] for _ in range(self.size)]
         self.obs: Array = np.zeros((self.size, *self.observation.shape), self.observation.dtype)
@@ -57,70 +59,70 @@ class SeededEnvs:
     def shape(self) -> EnvShape:
         return env_shape(self.observation, self.action)
 
+    def _make_stepper(self, source: EnvSource, render_mode: str | None, workers: int, timeout: float) -> Stepper:
+        if workers > 1:  # this process is the first
+            try:
+                if render_mode is not None:
+                    raise CannotUseWorkers("it is rendered")
+                return WorkerStepper(source, self.size, workers, timeout)
+            except CannotUseWorkers as why:
+                self.note = f"environment {source.env_id!r} runs in this process, without workers: {why}"
+        return LocalStepper(source, self.size, render_mode)
+
     def reset_all(self) -> None:
-        for row in range(self.size):
-            self._reset(row)
+        self._start(range(self.size))
 
     def step(self, actions: Array, active: Array | None = None) -> None:
-        """Take one step in every (active) environment; results are in `next_obs`, `rewards`, `terminated`, `truncated`."""
+        """One step in every (active) environment; results in `next_obs`, `rewards`, `terminated`, `truncated`."""
         env_actions = self.action.to_env(actions)
-        for row, env in enumerate(self.envs):
-            if active is not None and not active[row]:
-                continue
-            action = env_actions[row]
-            self.logs[row].append(action)
-            try:
-                obs, reward, terminated, truncated, _ = env.step(action)
-                self.observation.encode(obs, self.next_obs[row])
-                self.rewards[row] = reward
-            except Exception as error:
-                raise self._failure(row, f"step raised {type(error).__name__}: {error}") from error
-            self.terminated[row], self.truncated[row] = terminated, truncated
+        for row, log in enumerate(self.logs):
+            if active is None or active[row]:
+                log.append(env_actions[row])
+        try:
+            self.stepper.step(env_actions, active, self.next_obs, self.rewards, self.terminated, self.truncated)
+        except RowsFailed as failed:
+            raise self._failure(failed) from failed.__cause__
         self._check_finite()
 
     def advance(self) -> None:
         """Make the successors current; start the next seeded episode where one ended."""
         self.obs, self.next_obs = self.next_obs, self.obs
-        for row in np.flatnonzero(self.terminated | self.truncated):
-            self.episodes[row] += 1
-            self._reset(row)
+        ended = np.flatnonzero(self.terminated | self.truncated).tolist()
+        if ended:
+            self._start_next(ended)
 
     def snapshot(self) -> dict[str, Any]:
         """What it takes to stand here again: the open episode of every environment, and its observation as a check."""
-        return {"episodes": list(self.episodes), "actions": [np.array(log) for log in self.logs], "obs": self.obs.copy()}
+        return {
+            "episodes": list(self.episodes),
+            "actions": [np.array(log) for log in self.logs],
+            "obs": self.obs.copy(),
+        }
 
     def restore(self, snapshot: dict[str, Any]) -> bool:
         """Replay the open episodes. False if an environment did not come back to the same observation."""
-        exact = True
         self.episodes = [int(episode) for episode in snapshot["episodes"]]
-        for row in range(self.size):
-            self._reset(row)
-            try:
-                for action in snapshot["actions"][row]:
-                    action = action if action.ndim else action[()]
-                    self.logs[row].append(action)
-                    obs, *_ = self.envs[row].step(action)
-                    self.observation.encode(obs, self.obs[row])
-            except Exception as error:
-                raise self._failure(row, f"step raised {type(error).__name__}: {error} while replaying") from error
-            if self.obs[row].tobytes() != snapshot["obs"][row].tobytes():
-                exact = False
-                self.episodes[row] += 1
-                self._reset(row)
-        return exact
+        self._start(range(self.size), snapshot["actions"])
+        lost = [row for row in range(self.size) if self.obs[row].tobytes() != snapshot["obs"][row].tobytes()]
+        self._start_next(lost)
+        return not lost
 
     def close(self) -> None:
-        for env in self.envs:
-            env.close()
+        self.stepper.close()
 
-    def _reset(self, row: int) -> None:
-        seed = self.episode_seed(row)
-        self.logs[row] = []
+    def _start_next(self, rows: Sequence[int]) -> None:
+        for row in rows:
+            self.episodes[row] += 1
+        self._start(rows)
+
+    def _start(self, rows: Sequence[int], histories: Sequence[Array] | None = None) -> None:
+        """Begin the episodes `rows` stand at, and go through their histories again."""
+        for position, row in enumerate(rows):
+            self.logs[row] = [] if histories is None else list(histories[position])
         try:
-            obs, _ = self.envs[row].reset(seed=seed)
-            self.observation.encode(obs, self.obs[row])
-        except Exception as error:
-            raise self._failure(row, f"reset raised {type(error).__name__}: {error}") from error
+            self.stepper.start(rows, [self.episode_seed(row) for row in rows], histories, self.obs)
+        except RowsFailed as failed:
+            raise self._failure(failed) from failed.__cause__
 
     def episode_seed(self, row: int) -> int:
         seed_index, env_index = divmod(row, self.num_envs)
@@ -131,19 +133,36 @@ class SeededEnvs:
             return
         for row in range(self.size):
             if not np.isfinite(self.rewards[row]):
-                raise self._failure(row, f"step returned reward {self.rewards[row]}")
+                raise self._failure(RowsFailed([row], f"step returned reward {self.rewards[row]}"))
             if not np.isfinite(self.next_obs[row]).all():
-                raise self._failure(row, "step returned an observation with NaN or infinity")
+                raise self._failure(RowsFailed([row], "step returned an observation with NaN or infinity"))
 
-    def _failure(self, row: int, what: str) -> EnvironmentFailure:
+    def _failure(self, failed: RowsFailed) -> EnvironmentFailure:
+        if failed.steps is not None:
+            self.logs[failed.rows[0]] = self.logs[failed.rows[0]][: failed.steps]
+        open_episodes = [self._open_episode(row) for row in failed.rows]
+        report: dict[str, Any] = {"what": failed.what}
+        if failed.exit_code is not None:
+            report["exit_code"] = failed.exit_code
+        if len(failed.rows) == 1:
+            row, episode = failed.rows[0], open_episodes[0]
+            report |= episode
+            where = f"{self._name(row)}, episode {episode['episode']}, step {len(self.logs[row])}"
+        else:
+            report["environments"] = open_episodes
+            where = "; ".join(self._name(row) for row in failed.rows)
+        return EnvironmentFailure(f"{where}: {failed.what}", report)
+
+    def _name(self, row: int) -> str:
         seed_index, env_index = divmod(row, self.num_envs)
-        report = {
-            "what": what,
+        return f"environment {env_index} of seed {self.seeds[seed_index]}"
+
+    def _open_episode(self, row: int) -> dict[str, Any]:
+        seed_index, env_index = divmod(row, self.num_envs)
+        return {
             "run_seed": self.seeds[seed_index],
             "env_index": env_index,
             "episode": self.episodes[row],
             "reset_seed": self.episode_seed(row),
             "actions": [np.asarray(action).tolist() for action in self.logs[row]],
         }
-        where = f"environment {env_index} of seed {self.seeds[seed_index]}, episode {self.episodes[row]}"
-        return EnvironmentFailure(f"{where}, step {len(self.logs[row])}: {what}", report)

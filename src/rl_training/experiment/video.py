@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-import imageio_ffmpeg
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,6 +34,8 @@ def write_video(frames: Iterable[Frame], path: Path, fps: int) -> Path:
     shape = _checked(first, first.shape).shape
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.part")
+    import imageio_ffmpeg  # 30 MB of ffmpeg: only those who film need it
+
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error"]
     command += ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{shape[1]}x{shape[0]}", "-r", str(fps), "-i", "-"]
     command += [*ENCODER, "-f", "webm", str(unfinished)]

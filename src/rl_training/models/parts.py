@@ -34,8 +34,8 @@ class StackedLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(members, 1, n_out).uniform_(-bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.weight.shape[-1] == 1:
-            # A product with one column takes another kernel, which rounds differently when seeds are stacked.
+        if self.weight.shape[-1] == 1 and self.weight.device.type == "cpu":
+            # There, a product with one column takes another kernel, which rounds differently when seeds are stacked.
             return (torch.matmul(x, self.weight.expand(-1, -1, 2)) + self.bias)[..., :1]
         return torch.matmul(x, self.weight) + self.bias
 
@@ -75,8 +75,9 @@ def squashed_gaussian(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Ten
     """tanh(mean + std * noise) and its log-density."""
     pre = mean + log_std.exp() * noise
     log_normal = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
-    # log(1 - tanh(u)^2) in the form that neither overflows nor takes the log of zero
-    log_slope = 2 * (math.log(2) - pre - F.softplus(-2 * pre))
+    # log(1 - tanh(u)^2) in the form that neither overflows nor takes the log of zero. Not with softplus: on a CPU its
+    # result depends on where in the array a number stands, so stacked seeds would round differently.
+    log_slope = 2 * (math.log(2) - pre + F.logsigmoid(2 * pre))
     return pre.tanh(), (log_normal - log_slope).sum(-1)
 
 

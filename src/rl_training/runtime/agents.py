@@ -88,15 +88,15 @@ class Agent:
         """One portable file, whatever the suffix: predicts, evaluates and records on another machine."""
         path = Path(path)
         tensors = self.parameters(seed_index)
-        about = {
+        about: dict[str, Any] = {
             "format": FORMAT,
             "library": __version__,
             "config": {**self.config.to_dict(), "seed": self.learner.seeds[seed_index], "seeds": []},
             "observation_space": space_to_dict(self.observation.space),
             "action_space": space_to_dict(self.action.space),
             "step": self.step,
-            "sha256": _digest(tensors),
         }
+        about["sha256"] = _digest(about, tensors)
         try:
             replace_file(path, pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)}))
         except OSError as error:
@@ -104,8 +104,10 @@ class Agent:
         return path
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """Of everything in the file: what it says of itself, and every tensor's name, type, shape and bytes."""
+    said = {key: value for key, value in about.items() if key != "sha256"}
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
     for name in sorted(tensors):
         array = np.asarray(tensors[name].detach().cpu().numpy(), order="C")
         digest.update(f"{name} {array.dtype} {array.shape}\n".encode() + array.tobytes())
@@ -122,7 +124,7 @@ def load_agent(path: str | Path, device: str = "cpu") -> Agent:
     data = read_bytes(path)
     about = _about(data, path)
     tensors = load_tensors(data, path)
-    if about.get("sha256") != _digest(tensors) or data != pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)}):
+    if about.get("sha256") != _digest(about, tensors) or data != pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)}):
         raise UserError(f"{path}: damaged (sha256)")
     agent = _build(about, path, device)
     _load_parameters(agent, tensors, path)

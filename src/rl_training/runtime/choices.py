@@ -20,6 +20,7 @@ from rl_training.experiment.config import TrainConfig
 
 COMPILE_SECONDS = 60.0  # what compiling an update costs, generously
 EAGER_OVERHEAD = 1.5e-3  # seconds per update that compiling saves on small networks (Python and kernel launches)
+SMALL_UPDATE = 60e6  # floating-point operations, see `_update_flops`
 SECONDS_PER_FLOP = 1 / 60e9  # what compiling saves of the arithmetic's time, on two CPU cores
 
 
@@ -44,7 +45,9 @@ class Choices:
 def choose(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> Choices:
     device = choose_device(config.device)
     compiled, note = _choose_compile(config, settings, shape, device)
-    return Choices(device, compiled, config.threads or _cores(), note=note)
+    # A small update gains nothing from a second thread, and waits for it whenever the machine is busy.
+    threads = _cores() if _update_flops(config, settings, shape) > SMALL_UPDATE else 1
+    return Choices(device, compiled, config.threads or threads, note=note)
 
 
 def choose_device(name: str) -> str:
@@ -78,10 +81,14 @@ def _choose_compile(
 def _seconds_saved(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> float:
     steps = max(config.total_timesteps - settings.learning_starts, 0)
     updates = steps * settings.gradient_updates_per_step / settings.train_frequency
+    return updates * (EAGER_OVERHEAD + _update_flops(config, settings, shape) * SECONDS_PER_FLOP)
+
+
+def _update_flops(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> float:
+    """Forward and backward through one network of the given sizes: the scale of an update, not its exact cost."""
     sizes = [shape.obs_dim + shape.action_dim, *settings.hidden_sizes]
     weights = sum(a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
-    flops = 6 * weights * settings.batch_size * len(config.seed_list)
-    return updates * (EAGER_OVERHEAD + flops * SECONDS_PER_FLOP)
+    return 6.0 * weights * settings.batch_size * len(config.seed_list)
 
 
 def compiler_present(device: str) -> bool:

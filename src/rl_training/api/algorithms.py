@@ -1,0 +1,11 @@
+"""One managed class per algorithm. (The learners, which hold the maths, are in `rl_training.algorithms`.)"""
+
+from rl_training.api.managed import ManagedAlgorithm
+
+
+class DQN(ManagedAlgorithm):
+    algo_name = "dqn"
+
+
+class SAC(ManagedAlgorithm):
+    algo_name = "sac"

@@ -1,0 +1,244 @@
+"""The commands. Each parses its words, calls the library and prints; torch is imported inside."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rl_training.core.checks import UserError
+
+NAMES = ("train", "evaluate", "eval", "predict", "resume", "record", "list", "doctor", "demo")
+Words = argparse.Namespace
+
+
+def add_all(subparsers: Any) -> None:
+    train = _command(subparsers, "train", run_train, "train from a config file, or `train ALGO ENV`")
+    train.add_argument("algo", nargs="?", metavar="ALGO", help="an algorithm (see `list`)")
+    train.add_argument("env", nargs="?", metavar="ENV", help="a Gymnasium id, or module:Id")
+    train.add_argument("--config", metavar="FILE", help="a YAML config; packaged ones are found from any directory")
+    train.add_argument("--total-timesteps", type=_whole, metavar="N", help="environment steps per seed")
+    train.add_argument("--seed", type=_whole, metavar="K")
+    train.add_argument("--seeds", metavar="LIST", help="several seeds as one program, e.g. 0-7 or 0,3,5")
+    train.add_argument("--num-envs", type=_whole, metavar="N", help="environments per seed")
+    train.add_argument("--eval-episodes", type=_whole, metavar="N")
+    train.add_argument("--device", metavar="D", help="auto, cpu, cuda, cuda:1 or mps")
+    train.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+                       help="any field of the config, e.g. algo_kwargs.gamma=0.98 (repeatable)")  # fmt: skip
+    _add_run_options(train)
+
+    resume = _command(subparsers, "resume", run_resume, "go on with a run that was stopped, killed or is to be extended")
+    resume.add_argument("target", nargs="?", metavar="RUN", help="a run directory or a checkpoint")
+    resume.add_argument("--checkpoint", metavar="PATH", help="the same, as an option")
+    resume.add_argument("--total-timesteps", type=_whole, metavar="N", help="extend the run to this many steps")
+    resume.add_argument("--eval-episodes", type=_whole, metavar="N")
+    resume.add_argument("--env", metavar="ENV", help="needed when the environment is in a module (module:Id)")
+    _add_run_options(resume)
+
+    for name, text in (("evaluate", "play fresh episodes with a trained agent"), ("eval", "short for evaluate")):
+        evaluate = _command(subparsers, name, run_evaluate, text)
+        _add_agent(evaluate)
+        evaluate.add_argument("--num-episodes", type=_whole, metavar="N")
+        evaluate.add_argument("--env", metavar="ENV", help="another environment, or module:Id")
+
+    predict = _command(subparsers, "predict", run_predict, "the action for an observation")
+    _add_agent(predict)
+    predict.add_argument("--obs", required=True, metavar="JSON", help="one observation or a batch; - reads stdin")
+    predict.add_argument("--stochastic", action="store_true", help="explore instead of the best action")
+
+    record = _command(subparsers, "record", run_record, "a video of a trained agent, without a display")
+    _add_agent(record)
+    record.add_argument("--output", default="video.webm", metavar="FILE")
+    record.add_argument("--episodes", type=_whole, default=1, metavar="N")
+    record.add_argument("--env", metavar="ENV", help="another environment, or module:Id")
+
+    _command(subparsers, "list", run_list, "algorithms and packaged configs")
+    _command(subparsers, "doctor", run_doctor, "what this machine can do")
+    demo = _command(subparsers, "demo", run_demo, "train DQN on CartPole, evaluate, film and report it")
+    demo.add_argument("--output-dir", default="runs", metavar="DIR")
+
+
+def _command(subparsers: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = subparsers.add_parser(name, help=text, description=text)
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output-dir", metavar="DIR")
+    parser.add_argument("--run-suffix", metavar="NAME", help="appended to the run directory's name")
+    parser.add_argument("--quiet", action="store_true", help="no progress display")
+
+
+def _add_agent(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", nargs="?", metavar="PATH", help="an agent file, a checkpoint or a run directory")
+    parser.add_argument("--checkpoint", metavar="PATH", help="the same, as an option")
+    parser.add_argument("--device", default="auto", metavar="D")
+
+
+def _whole(text: str) -> int:
+    try:
+        number = float(text)
+        if number != int(number):
+            raise ValueError
+        return int(text) if text.lstrip("+-").isdigit() else int(number)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _target(words: Words) -> Path:
+    given = [path for path in (words.target, words.checkpoint) if path is not None]
+    if len(given) != 1:
+        raise UserError("exactly one path is needed: an agent file, a checkpoint or a run directory")
+    return Path(given[0])
+
+
+def _print(words: Words, answer: Any, text: str) -> None:
+    print(json.dumps(answer, default=str) if words.json else text)
+
+
+# --- the commands -------------------------------------------------------------------------------------------------
+def run_train(words: Words) -> int:
+    from rl_training.cli.loading import default_config, load_config
+    from rl_training.experiment.config import parse_seeds
+
+    changes = {
+        "output_dir": words.output_dir,
+        "total_timesteps": words.total_timesteps,
+        "seed": words.seed,
+        "seeds": list(parse_seeds(words.seeds)) if words.seeds is not None else None,
+        "num_envs": words.num_envs,
+        "eval_episodes": words.eval_episodes,
+        "device": words.device,
+    }
+    if words.config is not None:
+        if words.algo is not None:
+            raise UserError("either --config or ALGO ENV, not both")
+        config = load_config(words.config, words.overrides, **changes)
+    elif words.algo is None or words.env is None:
+        raise UserError("train needs --config FILE, or ALGO and ENV, e.g. `rl-training train sac Pendulum-v1`")
+    else:
+        config = default_config(words.algo, words.env, words.overrides, **changes)
+
+    from rl_training.experiment.default_manager import DefaultExperimentManager
+
+    prepared = DefaultExperimentManager().setup(config, run_suffix=words.run_suffix, show_progress=not words.quiet)
+    return _report_run(words, prepared.train())
+
+
+def run_resume(words: Words) -> int:
+    from rl_training.experiment.default_manager import DefaultExperimentManager
+
+    prepared = DefaultExperimentManager().resume(
+        _target(words), words.total_timesteps, words.output_dir, words.eval_episodes, words.run_suffix,
+        env_id=words.env, show_progress=not words.quiet,
+    )  # fmt: skip
+    return _report_run(words, prepared.train())
+
+
+def _report_run(words: Words, result: Any) -> int:
+    from rl_training.core.statistics import summarize
+
+    metrics, run_dir = result.metrics, result.run_dir
+    lines = []
+    if metrics.get("already_finished"):
+        lines.append(f"finished at step {metrics['global_step']}; extend it with --total-timesteps")
+    means = metrics.get("eval_return_means")
+    if means and len(means) > 1:
+        summary = summarize(means)
+        low, high = summary["interval"]
+        lines.append(
+            f"return     {summary['iqm']:.1f} (interquartile mean of {len(means)} seeds, 95% interval {low:.1f} to {high:.1f})"
+        )
+    elif means:
+        lines.append(f"return     {metrics['eval_return_mean']:.1f} +- {metrics['eval_return_std']:.1f} "
+                     f"({metrics['eval_episodes']} episodes), best {metrics['best_eval_return_mean']:.1f}")  # fmt: skip
+    lines += [f"run        {run_dir}", f"checkpoint {result.checkpoint_path}"]
+    for name, file in (("video", "video.webm"), ("report", "report.html")):
+        if (run_dir / file).exists():
+            lines.append(f"{name:10s} {run_dir / file}")
+    answer = {"run_dir": str(run_dir), "checkpoint_path": str(result.checkpoint_path), "metrics": metrics}
+    _print(words, answer, "\n".join(lines))
+    return 0
+
+
+def run_evaluate(words: Words) -> int:
+    from rl_training.runtime.workflows import evaluate_checkpoint
+
+    metrics = evaluate_checkpoint(_target(words), words.num_episodes, words.device, env_id=words.env)
+    text = f"return {metrics['eval_return_mean']:.2f} +- {metrics['eval_return_std']:.2f} ({metrics['eval_episodes']} episodes)"
+    if "summary" in metrics:
+        low, high = metrics["summary"]["interval"]
+        text += f"\ninterquartile mean over seeds {metrics['summary']['iqm']:.2f}, 95% interval {low:.2f} to {high:.2f}"
+        text += "".join(f"\n  seed {seed}: {mean:.2f}" for seed, mean in metrics["seeds"].items())
+    _print(words, metrics, text)
+    return 0
+
+
+def run_predict(words: Words) -> int:
+    from rl_training.runtime.workflows import predict_checkpoint
+
+    text = sys.stdin.read() if words.obs == "-" else words.obs
+    try:
+        obs = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"--obs must be JSON, e.g. [0.1, 0, 0, 0], got {text[:60]!r}") from error
+    action = predict_checkpoint(_target(words), obs, not words.stochastic, words.device)
+    print(json.dumps(action.tolist() if hasattr(action, "tolist") else action))
+    return 0
+
+
+def run_record(words: Words) -> int:
+    from rl_training.runtime.workflows import record_checkpoint
+
+    path, returns = record_checkpoint(_target(words), words.output, words.episodes, words.device, env_id=words.env)
+    shown = ", ".join(f"{value:.1f}" for value in returns)
+    _print(words, {"video": str(path), "returns": returns}, f"video {path} (return {shown})")
+    return 0
+
+
+def run_list(words: Words) -> int:
+    from rl_training.experiment.registry import list_algorithm_specs
+    from rl_training.resources import ASSETS, packaged_configs
+
+    algorithms = [
+        {"name": spec.name, "title": spec.learner.title, "actions": "discrete" if spec.learner.discrete_actions else "continuous"}
+        for spec in list_algorithm_specs()
+    ]
+    configs = [str(path.relative_to(ASSETS)) for path in packaged_configs()]
+    lines = ["algorithms"]
+    lines += [f"  {one['name']:10s} {one['actions']:10s} {one['title']}" for one in algorithms]
+    lines += ["configs", *(f"  {name}" for name in configs)]
+    _print(words, {"algorithms": algorithms, "configs": configs}, "\n".join(lines))
+    return 0
+
+
+def run_doctor(words: Words) -> int:
+    from rl_training.cli.doctor import examine
+
+    checks = examine()
+    mark = {"ok": "ok  ", "info": "-   ", "problem": "!!  "}
+    text = "\n".join(f"{mark[check['status']]} {check['name']:12s} {check['detail']}" for check in checks)
+    _print(words, checks, text)
+    return 1 if any(check["status"] == "problem" for check in checks) else 0
+
+
+def run_demo(words: Words) -> int:
+    from rl_training.experiment.demo import run_demo
+
+    answer = run_demo(Path(words.output_dir))
+    _print(words, answer, answer["text"])
+    return 0 if answer["solved"] else 1
+
+
+def exit_code_of(error: Exception) -> int | None:
+    """What a failed or stopped run exits with; None for anything unforeseen, which keeps its traceback."""
+    from rl_training.runtime.session import TrainingFailure
+    from rl_training.runtime.trainer import Stopped
+
+    if isinstance(error, Stopped):
+        return 128 + error.number
+    return 1 if isinstance(error, TrainingFailure) else None

@@ -1,0 +1,78 @@
+"""Parse, call, print. Results go to stdout, everything else to stderr; a mistake in the input is one line and exit 2."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from rl_training import __version__
+from rl_training.cli import commands
+from rl_training.core.checks import UserError, did_you_mean
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with our kind of error."""
+
+    def error(self, message: str) -> NoReturn:
+        hint = ""
+        if "unrecognized arguments:" in message:
+            word = message.split(":", 1)[1].split()[0]
+            options = [option for action in self._all_actions() for option in action.option_strings]
+            hint = did_you_mean(word, options)
+        elif "invalid choice: '" in message:
+            word = message.split("invalid choice: '", 1)[1].split("'", 1)[0]
+            hint = did_you_mean(word, commands.NAMES)
+        raise UserError(f"{message}{hint}")
+
+    def _all_actions(self) -> list[argparse.Action]:
+        """This parser's and every command's: leftover words are only known to the outermost parser."""
+        found = list(self._actions)
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in action.choices.values():
+                    found += parser._actions
+        return found
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="rl-training", description="Train, evaluate, run and resume reinforcement-learning agents.")
+    parser.add_argument("--version", action="version", version=f"rl-training {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    commands.add_all(subparsers)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 done, 1 the run failed, 2 wrong input, 130/143 stopped and saved."""
+    try:
+        arguments = build_parser().parse_args(argv)
+        if arguments.command is None:
+            build_parser().print_help()
+            return 0
+        return int(arguments.run(arguments) or 0)
+    except SystemExit as leaving:  # --help and --version
+        return int(leaving.code or 0)
+    except UserError as error:
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): nothing is wrong; keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        code = commands.exit_code_of(error)
+        if code is None:
+            raise
+        print(f"{'error: ' if code == 1 else ''}{error}", file=sys.stderr)
+        return code
+
+
+def entry_point() -> Any:
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,60 @@
+"""Set a run up, then start it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from rl_training.core.types import TrainResult
+from rl_training.envs.factory import EnvFactory
+from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.registry import get_algorithm_spec
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.workflows import resume_training
+
+
+class PreparedRun:
+    """A run that is ready to start."""
+
+    def __init__(self, start: Callable[[], TrainResult]) -> None:
+        self._start = start
+
+    def train(self) -> TrainResult:
+        return self._start()
+
+
+class DefaultExperimentManager:
+    """`setup(config).train()` and `resume(checkpoint).train()`."""
+
+    def setup(
+        self,
+        config: TrainConfig,
+        callbacks: Sequence[Callback] | None = None,
+        *,
+        run_suffix: str | None = None,
+        env_factory: EnvFactory | None = None,
+        show_progress: bool = True,
+    ) -> PreparedRun:
+        spec = get_algorithm_spec(config.algo)
+        return PreparedRun(partial(spec.train_fn, config, run_suffix, callbacks, env_factory, show_progress))
+
+    def resume(
+        self,
+        checkpoint: str | Path,
+        total_timesteps: int | None = None,
+        output_dir: str | Path | None = None,
+        eval_episodes: int | None = None,
+        run_suffix: str | None = None,
+        callbacks: Sequence[Callback] | None = None,
+        *,
+        env_id: str | None = None,
+        env_factory: EnvFactory | None = None,
+        show_progress: bool = True,
+    ) -> PreparedRun:
+        return PreparedRun(
+            partial(
+                resume_training, checkpoint, total_timesteps, output_dir, eval_episodes, run_suffix, callbacks,
+                env_id=env_id, env_factory=env_factory, show_progress=show_progress,
+            )
+        )  # fmt: skip

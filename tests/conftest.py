@@ -1,0 +1,73 @@
+"""What every test shares: one thread, no screen, and a config that trains any registry entry in about a second."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # before anything imports pygame
+
+# Applied where the algorithm has a setting of that name: a new algorithm needs no edit here.
+SMALL_SETTINGS: dict[str, Any] = {
+    "actor_hidden_sizes": (16,),
+    "batch_size": 8,
+    "buffer_capacity": 64,  # below the 120 steps, so that the ring wraps
+    "critic_hidden_sizes": (16,),
+    "dataset_kind": "random",
+    "dataset_size": 64,
+    "features_dim": 8,
+    "gradient_updates_per_step": 1,
+    "hidden_sizes": (16, 16),
+    "learning_starts": 20,
+    "num_atoms": 11,
+    "num_quantiles": 7,
+    "target_update_interval": 10,
+    "train_frequency": 1,
+}
+PIXELS = {"pixels": {"resize_shape": [84, 84], "frame_stack": 3, "channel_first": True}}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Two busy threads on a shared machine are slower than one, and a run sets the process's number of threads."""
+    import torch
+
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(1)
+
+
+def make_quick_config(algo: str, tmp_path: Path, algo_kwargs: dict[str, Any] | None = None, **changes: Any) -> Any:
+    from rl_training.algorithms.catalogue import learner_class
+    from rl_training.experiment.config import TrainConfig
+
+    cls = learner_class(algo)
+    names = {field.name for field in dataclasses.fields(cls.settings_type)}
+    settings = {name: value for name, value in SMALL_SETTINGS.items() if name in names}
+    values: dict[str, Any] = {
+        "algo": algo,
+        "env_id": "CartPole-v1" if cls.discrete_actions else "Pendulum-v1",
+        "env_kwargs": {"render_mode": "rgb_array", "wrappers": PIXELS} if cls.image_observations else {},
+        "total_timesteps": 120,
+        "output_dir": tmp_path,
+        "device": "cpu",
+        "eval_episodes": 1,
+        "log_interval": 20,
+        "checkpoint_interval": 50,
+        "compile": "off",
+        "threads": 1,
+        "video": False,
+        "report": False,
+    }
+    return TrainConfig(**{**values, **changes, "algo_kwargs": {**settings, **(algo_kwargs or {})}})
+
+
+@pytest.fixture
+def quick_config() -> Callable[..., Any]:
+    """`quick_config(algo, tmp_path, algo_kwargs={...}, **changes) -> TrainConfig`."""
+    return make_quick_config

@@ -1,0 +1,166 @@
+"""Environments whose values can be written down, and a run of any registry entry on them through the real loop."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from rl_training.algorithms.base import Learner
+from rl_training.algorithms.catalogue import learner_class
+from rl_training.experiment.config import TrainConfig
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.session import Session
+from rl_training.runtime.trainer import train
+
+GAMMA = 0.8
+# Applied where the algorithm has a setting of that name. The tiny temperature leaves values without entropy.
+SETTINGS: dict[str, Any] = {
+    "alpha": 1e-3,
+    "batch_size": 32,
+    "buffer_capacity": 400,
+    "dataset_kind": "random",
+    "dataset_size": 400,
+    "epsilon_end": 0.3,
+    "gamma": GAMMA,
+    "gradient_updates_per_step": 1,
+    "hidden_sizes": (16,),
+    "learning_rate": 1e-2,
+    "learning_starts": 100,
+    "target_update_interval": 10,
+    "tau": 0.1,
+    "train_frequency": 1,
+    "v_max": 10.0,
+    "v_min": -10.0,
+}
+
+
+class Probe(gym.Env[np.ndarray, Any]):
+    """A one-number observation; subclasses say what a step gives."""
+
+    observation_space = spaces.Box(-2, 2, (1,), np.float32)
+    time_limit: ClassVar[int | None] = None
+
+    def __init__(self, discrete: bool) -> None:
+        self.discrete = discrete
+        self.action_space = spaces.Discrete(2) if discrete else spaces.Box(-1, 1, (1,), np.float32)
+        self.state = 0.0
+
+    def start(self) -> float:
+        return 1.0
+
+    def outcome(self, action: Any) -> tuple[float, float, bool]:
+        """Next state, reward, terminated."""
+        raise NotImplementedError
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.state = self.start()
+        return np.array([self.state], np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.state, reward, terminated = self.outcome(action if self.discrete else float(action[0]))
+        return np.array([self.state], np.float32), reward, terminated, False, {}
+
+
+class ConstantReward(Probe):
+    """One step, reward 1: Q = 1."""
+
+    def outcome(self, action: Any) -> tuple[float, float, bool]:
+        return 0.0, 1.0, True
+
+
+class RewardIsObservation(Probe):
+    """One step, the observation is +1 or -1 and so is the reward: Q(s) = s."""
+
+    def start(self) -> float:
+        return float(self.np_random.choice([-1.0, 1.0]))
+
+    def outcome(self, action: Any) -> tuple[float, float, bool]:
+        return 0.0, self.state, True
+
+
+class DelayedReward(Probe):
+    """Two steps, from 0 to 1 to the end, reward 1 at the end: Q(1) = 1, Q(0) = gamma."""
+
+    def start(self) -> float:
+        return 0.0
+
+    def outcome(self, action: Any) -> tuple[float, float, bool]:
+        return (1.0, 0.0, False) if self.state == 0 else (-1.0, 1.0, True)
+
+
+class RewardIsChoice(RewardIsObservation):
+    """One step; right is action 1 (discrete) or 0.5 (continuous) at +1, and action 0 or -0.5 at -1."""
+
+    def outcome(self, action: Any) -> tuple[float, float, bool]:
+        if self.discrete:
+            return 0.0, float((action == 1) == (self.state > 0)), True
+        return 0.0, 1.0 - (action - 0.5 * self.state) ** 2, True
+
+
+class Endless(Probe):
+    """Reward 1 for ever, cut off every 4 steps: Q = 1 / (1 - gamma), not the sum up to the time limit."""
+
+    time_limit = 4
+
+    def outcome(self, action: Any) -> tuple[float, float, bool]:
+        return 1.0, 1.0, False
+
+
+class KeepLearner(Callback):
+    learner: Learner
+
+    def on_end(self, session: Session) -> None:
+        self.learner = session.learner
+
+
+def train_on(probe: type[Probe], algo: str, output_dir: Path, steps: int = 600, **changes: Any) -> Learner:
+    """The learner at the end of a short run."""
+    cls = learner_class(algo)
+    names = {field.name for field in dataclasses.fields(cls.settings_type)}
+
+    def make() -> gym.Env[Any, Any]:
+        env = probe(cls.discrete_actions)
+        return gym.wrappers.TimeLimit(env, probe.time_limit) if probe.time_limit else env
+
+    config = TrainConfig(
+        algo=algo,
+        env_id=f"<{probe.__name__}>",
+        total_timesteps=steps,
+        output_dir=output_dir,
+        device="cpu",
+        eval_episodes=0,
+        log_interval=steps,
+        checkpoint_interval=steps,
+        compile="off",
+        threads=1,
+        video=False,
+        report=False,
+        algo_kwargs={name: value for name, value in SETTINGS.items() if name in names} | changes,
+    )
+    keep = KeepLearner()
+    train(config, callbacks=[keep], env_factory=make, show_progress=False)
+    return keep.learner
+
+
+@torch.no_grad()
+def action_values(learner: Learner, state: float) -> torch.Tensor:
+    """Q at one state for a few actions, as one vector: each discrete action, or five between -1 and 1, every critic."""
+    model: Any = learner.model
+    if learner.discrete_actions:
+        obs = torch.tensor([[state]])
+        values = model.q_values(obs) if hasattr(model, "q_values") else model(obs)
+        return values.mean(-1).flatten() if values.ndim == 3 else values.flatten()
+    actions = torch.linspace(-1, 1, 5).unsqueeze(1)
+    values = model.q_values(torch.full((5, 1), state), actions)
+    return torch.cat([v.flatten() for v in values]) if isinstance(values, tuple) else values.flatten()
+
+
+def greedy_action(learner: Learner, state: float) -> float:
+    return float(learner.act_greedy(np.full((len(learner.seeds), 1, 1), state, np.float32))[0].item())

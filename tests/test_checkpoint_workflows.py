@@ -1,0 +1,138 @@
+"""Checkpoints over the whole registry: equal after a cut, verified, refused when damaged, portable."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rl_training.algorithms.catalogue import algorithm_names
+from rl_training.core.checks import UserError
+from rl_training.experiment.checkpointing import load_checkpoint
+from rl_training.runtime.agents import load_agent
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.trainer import train
+from rl_training.runtime.workflows import evaluate_checkpoint, predict_checkpoint, resume_training
+
+CLOCK = {"time/fps", "time/elapsed"}
+
+
+class StopAt(Callback):
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step(self, session) -> bool | None:
+        return False if session.step >= self.step else None
+
+
+def state_of(result) -> tuple[dict[str, torch.Tensor], list[dict], list[str]]:
+    """Everything a run ends with: all tensors (replay rows in order), metric rows without the clock, evaluations."""
+    checkpoint = load_checkpoint(result.checkpoint_path)
+    tensors = {**checkpoint.tensors("learner.safetensors"), **checkpoint.tensors("envs.safetensors")}
+    segments = [checkpoint.tensors(name) for name in checkpoint.names("replay_")]
+    capacity = 64
+    for field in segments[0]:
+        tensors[f"replay.{field}"] = torch.cat([segment[field] for segment in segments], 1)[:, -capacity:]
+    rows = [json.loads(line) for line in (result.run_dir / "metrics.jsonl").read_text().splitlines()]
+    rows = [{key: value for key, value in row.items() if key not in CLOCK} for row in rows]
+    return tensors, rows, (result.run_dir / "evaluations.jsonl").read_text().splitlines()
+
+
+def assert_same(first, second) -> None:
+    a, b = state_of(first), state_of(second)
+    assert a[0].keys() == b[0].keys()
+    different = [name for name in a[0] if not torch.equal(a[0][name], b[0][name])]
+    assert different == []
+    assert a[1] == b[1]
+    assert a[2] == b[2]
+
+
+@pytest.mark.parametrize("algo", algorithm_names())
+@pytest.mark.parametrize("cut", [7, 33, 97])  # before learning starts; mid-episode; after the ring wrapped
+def test_cut_and_resumed_equals_uncut(algo: str, cut: int, quick_config, tmp_path: Path) -> None:
+    changes = {"seeds": (3, 5), "num_envs": 1, "checkpoint_interval": 41}
+    whole = train(quick_config(algo, tmp_path / "whole", **changes), show_progress=False)
+    part = train(quick_config(algo, tmp_path / "cut", **changes), callbacks=[StopAt(cut)], show_progress=False)
+    assert part.metrics["global_step"] == cut
+    assert_same(whole, resume_training(part.run_dir, show_progress=False))
+
+
+@pytest.mark.parametrize("algo", algorithm_names())
+def test_logging_evaluation_and_checkpoints_do_not_change_training(algo: str, quick_config, tmp_path: Path) -> None:
+    quiet = train(quick_config(algo, tmp_path / "a", eval_episodes=0, log_interval=1000), show_progress=False)
+    busy = train(
+        quick_config(algo, tmp_path / "b", eval_episodes=2, eval_interval=13, log_interval=7, checkpoint_interval=11),
+        show_progress=False,
+    )
+    a, b = (load_checkpoint(result.checkpoint_path).tensors("learner.safetensors") for result in (quiet, busy))
+    assert all(torch.equal(a[name], b[name]) for name in a if name.startswith(("params", "adam")))
+
+
+@pytest.fixture(scope="module", params=algorithm_names())
+def finished(request, tmp_path_factory):
+    from conftest import make_quick_config
+
+    return train(make_quick_config(request.param, tmp_path_factory.mktemp("run")), show_progress=False)
+
+
+def test_agent_file_acts_like_the_checkpoint(finished, tmp_path: Path) -> None:
+    agent = load_agent(finished.checkpoint_path)
+    path = agent.save(tmp_path / "new" / "folder" / "policy.anything")
+    size = agent.observation.space.shape
+    batch = np.random.default_rng(0).normal(size=(6, *size)).astype(np.float32)
+    expected = np.asarray(predict_checkpoint(finished.checkpoint_path, batch))
+    assert np.array_equal(np.asarray(predict_checkpoint(path, batch)), expected)
+    # One row alone takes another kernel than six, which rounds differently.
+    assert np.allclose(np.asarray(predict_checkpoint(path, batch[2].tolist())), expected[2], atol=1e-6)
+    assert evaluate_checkpoint(path, 2) == evaluate_checkpoint(finished.run_dir, 2)
+
+
+def test_every_flipped_byte_of_an_agent_file_is_noticed(finished, tmp_path: Path) -> None:
+    data = (finished.run_dir / "agents").glob("*_final.safetensors").__next__().read_bytes()
+    path = tmp_path / "agent.safetensors"
+    for position in np.random.default_rng(0).choice(len(data), 60, replace=False).tolist() + list(range(40)):
+        path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+        with pytest.raises(UserError):
+            load_agent(path)
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_older_one(finished, tmp_path: Path) -> None:
+    import shutil
+
+    run = tmp_path / "run"
+    shutil.copytree(finished.run_dir, run)
+    newest, older = run / "checkpoints" / "step_000000000120", run / "checkpoints" / "step_000000000100"
+    assert newest.is_dir() and older.is_dir()
+    file = newest / "learner.safetensors"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 4
+    file.unlink()
+    file.write_bytes(bytes(data))
+    with pytest.raises(UserError, match=r"step_0+120 damaged \(learner.safetensors sha256\)"):
+        load_checkpoint(newest)
+    resumed = resume_training(run, show_progress=False)
+    assert resumed.metrics["global_step"] == 120
+    fixed, original = load_checkpoint(newest), load_checkpoint(finished.checkpoint_path)
+    a, b = fixed.tensors("learner.safetensors"), original.tensors("learner.safetensors")
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_foreign_files_are_refused_without_being_read_as_code(finished, tmp_path: Path) -> None:
+    import pickle
+
+    path = tmp_path / "model.zip"
+    path.write_bytes(pickle.dumps({"a": 1}))
+    with pytest.raises(UserError, match="not a rl_training agent or checkpoint"):
+        load_agent(path)
+    with pytest.raises(UserError, match="no checkpoint found"):
+        load_agent(tmp_path)
+    with pytest.raises(UserError, match="no such file"):
+        load_agent(tmp_path / "nothing")
+
+
+def test_evaluating_zero_episodes_is_refused(finished) -> None:
+    with pytest.raises(ValueError, match="num_episodes must be >= 1"):
+        evaluate_checkpoint(finished.run_dir, 0)

@@ -1,0 +1,169 @@
+"""The command line as a user meets it: what it prints, what it exits with, what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from harness import run_cli
+
+from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.cli import load_config, main
+
+SMALL = ["--set", "algo_kwargs.learning_starts=20", "--set", "algo_kwargs.batch_size=8", "--set", "video=false",
+         "--set", "algo_kwargs.hidden_sizes=[16]", "--set", "threads=1", "--quiet"]  # fmt: skip
+
+
+def env_for(algo: str) -> str:
+    return "CartPole-v1" if learner_class(algo).discrete_actions else "Pendulum-v1"
+
+
+def answer_of(capsys: pytest.CaptureFixture[str]) -> dict:
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("algo", algorithm_names())
+def test_train_evaluate_predict_resume_record(algo: str, tmp_path: Path, capsys) -> None:
+    words = ["train", algo, env_for(algo), "--total-timesteps", "90", "--eval-episodes", "1", "--output-dir", str(tmp_path)]
+    assert main([*words, *SMALL, "--json"]) == 0
+    trained = answer_of(capsys)
+    assert trained["metrics"]["global_step"] == 90
+    run_dir = trained["run_dir"]
+    assert (Path(run_dir) / "report.html").exists()
+
+    assert main(["eval", "--checkpoint", trained["checkpoint_path"], "--num-episodes", "2", "--json"]) == 0
+    by_option = answer_of(capsys)
+    assert by_option["eval_episodes"] == 2
+    assert main(["evaluate", run_dir, "--num-episodes", "2", "--json"]) == 0
+    assert answer_of(capsys) == by_option
+
+    obs = [0.01] * (4 if learner_class(algo).discrete_actions else 3)
+    assert main(["predict", run_dir, "--obs", json.dumps(obs)]) == 0
+    action = json.loads(capsys.readouterr().out)
+    assert action in (0, 1) if learner_class(algo).discrete_actions else -2 <= action[0] <= 2
+
+    assert main(["resume", run_dir, "--quiet"]) == 0
+    assert "finished at step 90; extend it with --total-timesteps" in capsys.readouterr().out
+    assert main(["resume", "--checkpoint", trained["checkpoint_path"], "--total-timesteps", "100", "--quiet", "--json"]) == 0
+    assert answer_of(capsys)["metrics"]["global_step"] == 100
+
+    video = tmp_path / "film" / "agent.webm"
+    assert main(["record", run_dir, "--output", str(video), "--json"]) == 0
+    assert answer_of(capsys)["video"] == str(video) and video.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("algo", algorithm_names())
+def test_several_seeds_have_a_summary_and_an_agent_each(algo: str, tmp_path: Path, capsys) -> None:
+    words = ["train", algo, env_for(algo), "--total-timesteps", "60", "--eval-episodes", "1", "--output-dir", str(tmp_path)]
+    assert main([*words, *SMALL, "--seeds", "0-2"]) == 0
+    assert "interquartile mean of 3 seeds, 95% interval" in capsys.readouterr().out
+    (run_dir,) = tmp_path.iterdir()
+    assert main(["evaluate", str(run_dir), "--num-episodes", "3", "--json"]) == 0
+    together = answer_of(capsys)
+    assert set(together["seeds"]) == {"0", "1", "2"} and together["summary"]["n"] == 3
+    for seed in ("0", "1", "2"):
+        assert main(["evaluate", str(run_dir / "agents" / f"seed_{seed}_final.safetensors"), "--num-episodes", "3", "--json"]) == 0
+        assert answer_of(capsys)["eval_return_mean"] == pytest.approx(together["seeds"][seed], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trian"], "did you mean train?"),
+        (["train"], "train needs --config FILE, or ALGO and ENV"),
+        (["train", "dqq", "CartPole-v1"], "algo must be one of dqn, sac"),
+        (["train", "dqn", "CartPol-v1"], "Did you mean: `CartPole`?"),
+        (["train", "sac", "CartPole-v1"], "sac needs Box actions; CartPole-v1 has Discrete(2); use dqn"),
+        (["train", "dqn", "Pendulum-v1"], "dqn needs Discrete actions; Pendulum-v1 has Box(1,); use sac"),
+        (["train", "dqn", "CartPole-v1", "--sed", "3"], "did you mean --seed?"),
+        (["train", "dqn", "CartPole-v1", "--total-timesteps", "many"], "'many' is not a whole number"),
+        (["train", "dqn", "CartPole-v1", "--total-timesteps", "0"], "total_timesteps must be >= 1"),
+        (["train", "dqn", "CartPole-v1", "--seeds", "5-2"], "seeds must be ranges from low to high"),
+        (["train", "dqn", "CartPole-v1", "--device", "cuda:77"], "device cuda:77 is not available here"),
+        (["train", "dqn", "CartPole-v1", "--set", "algo_kwargs.gamma=1.5"], "gamma must be in [0, 1], got 1.5"),
+        (["train", "dqn", "CartPole-v1", "--set", "algo_kwargs.learning_rate=nan"], "learning_rate must be"),
+        (["train", "dqn", "CartPole-v1", "--set", "algo_kwargs.batch_size=9999999"], "batch_size must be <= buffer_capacity"),
+        (["train", "dqn", "CartPole-v1", "--set", "env_kwargs.nonsense=1"], "refused env_kwargs"),
+        (["train", "dqn", "nomodule:Env-v0"], "nomodule"),
+        (["train", "--config", "configs/dqn/cartpol.yaml"], "did you mean configs/dqn/cartpole.yaml?"),
+        (["evaluate"], "exactly one path is needed"),
+        (["evaluate", "nowhere"], "nowhere: no such file or directory"),
+        (["resume", "nowhere"], "nowhere: no such run or checkpoint"),
+        (["predict", "nowhere", "--obs", "[1"], "--obs must be JSON"),
+        (["train", "sac", "Pendulum-v1", "--set", "algo_kwargs.buffer_capacity=1e12", "--total-timesteps", "1000000000000"],
+         "GiB are free; at most"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line_and_exit_2(words: list[str], message: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ") and captured.err.count("\n") == 1
+    assert message in captured.err
+    assert list(tmp_path.iterdir()) == []  # nothing half-made is left
+
+
+def test_a_broken_config_tells_everything_at_once_before_any_environment(tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text("algo: dqn\nenv_id: NoSuchEnv-v0\ntotal_timesteps: lots\nalgo_kwargs:\n  learnng_rate: 1e-3\nnum_env: 2\n")
+    answer = run_cli("train", "--config", str(path))
+    assert answer.returncode == 2
+    lines = answer.stderr.splitlines()
+    assert [line.split(": ")[1] for line in lines] == [f"{path}:3", f"{path}:6"]
+    assert "total_timesteps must be an integer, got 'lots'" in lines[0]
+    assert "unknown key 'num_env'; did you mean num_envs?" in lines[1]
+    path.write_text("algo: dqn\nenv_id: NoSuchEnv-v0\nalgo_kwargs:\n  learnng_rate: 1e-3\n  gamma: 7\n")
+    answer = run_cli("train", "--config", str(path))
+    assert answer.returncode == 2
+    assert f"{path}:4: unknown key 'learnng_rate'; did you mean learning_rate?" in answer.stderr
+    assert f"{path}:5: gamma must be in [0, 1], got 7" in answer.stderr
+
+
+def test_a_module_in_a_config_file_is_not_imported(tmp_path: Path) -> None:
+    (tmp_path / "evil.py").write_text("open('ran', 'w')")
+    path = tmp_path / "config.yaml"
+    path.write_text("algo: dqn\nenv_id: evil:Env-v0\n")
+    answer = run_cli("train", "--config", "config.yaml", cwd=tmp_path)
+    assert answer.returncode == 2 and "only allowed on the command line" in answer.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_packaged_configs_are_found_from_anywhere_and_valid(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = load_config("configs/dqn/cartpole.yaml")
+    assert (config.algo, config.env_id, config.total_timesteps) == ("dqn", "CartPole-v1", 50_000)
+    assert config.algo_kwargs["learning_rate"] == 2.3e-3
+
+
+def test_the_resolved_config_is_valid_input(tmp_path: Path, capsys) -> None:
+    words = ["train", "dqn", "CartPole-v1", "--total-timesteps", "40", "--eval-episodes", "0", "--output-dir", str(tmp_path)]
+    assert main([*words, *SMALL, "--json"]) == 0
+    run_dir = Path(answer_of(capsys)["run_dir"])
+    resolved = load_config(run_dir / "config.yaml")
+    assert resolved.to_dict() == yaml.safe_load((run_dir / "config.yaml").read_text()) | {"output_dir": str(tmp_path)}
+    assert main(["train", "--config", str(run_dir / "config.yaml"), "--quiet", "--json"]) == 0
+    again = Path(answer_of(capsys)["run_dir"])
+    strip = ("time/fps", "time/elapsed")
+    rows = [[{k: v for k, v in json.loads(line).items() if k not in strip} for line in (d / "metrics.jsonl").open()] for d in (run_dir, again)]
+    assert rows[0] == rows[1]
+
+
+def test_list_and_doctor_answer_programs(capsys) -> None:
+    assert main(["list", "--json"]) == 0
+    listing = answer_of(capsys)
+    assert [one["name"] for one in listing["algorithms"]] == list(algorithm_names())
+    assert "configs/dqn/cartpole.yaml" in listing["configs"]
+    assert main(["doctor", "--json"]) == 0
+    checks = {check["name"] for check in answer_of(capsys)}
+    assert {"python", "torch", "device", "compile", "gymnasium", "video", "disk"} <= checks
+
+
+def test_piped_progress_is_plain_text(tmp_path: Path) -> None:
+    words = [word for word in SMALL if word != "--quiet"]
+    answer = run_cli("train", "dqn", "CartPole-v1", "--total-timesteps", "60", "--output-dir", str(tmp_path), *words)
+    assert answer.returncode == 0, answer.stderr
+    assert "60/60" in answer.stderr and "\x1b" not in answer.stderr + answer.stdout
+    assert "report" in answer.stdout

@@ -1,0 +1,98 @@
+"""The captured path on a real GPU. Skipped where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.core.types import EnvShape
+from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.experiment.checkpointing import load_checkpoint
+from rl_training.runtime.trainer import train
+from rl_training.runtime.workflows import resume_training
+
+pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+# Stated tolerance: GPU kernels choose other summation orders for other batch sizes, and TF32 keeps 10 bits.
+TOLERANCE = 2e-3
+
+
+def shape_for(name: str) -> EnvShape:
+    return EnvShape((5,), "float32", 3, learner_class(name).discrete_actions)
+
+
+def make(name: str, seeds: list[int], compiled: bool, **settings):  # type: ignore[no-untyped-def]
+    cls = learner_class(name)
+    chosen = cls.settings_type(hidden_sizes=(32, 32), batch_size=16, **settings)
+    learner = cls.create(shape_for(name), chosen, seeds, device="cuda", compiled=compiled)
+    replay = ReplayBuffer(shape_for(name), capacity=200, num_envs=1, seeds=len(seeds), device="cuda")
+    for index, seed in enumerate(seeds):
+        generator = torch.Generator(device="cuda").manual_seed(seed)
+        for tensor in replay.storage.values():
+            if tensor.is_floating_point():
+                tensor[index].normal_(generator=generator).tanh_()
+    replay.finish_writing(200)
+    return learner, replay
+
+
+def parameters(learner, index: int = 0) -> torch.Tensor:  # type: ignore[no-untyped-def]
+    groups = learner.engine.seed_groups(index)
+    return torch.cat([p.reshape(-1) for params in groups.values() for p in params.values()])
+
+
+@pytest.mark.parametrize("name", algorithm_names())
+@pytest.mark.parametrize("compiled", [False, True])
+def test_seed_among_many_is_the_seed_alone(name: str, compiled: bool) -> None:
+    together, replay_together = make(name, [3, 4, 5], compiled)
+    alone, replay_alone = make(name, [4], compiled)
+    start = parameters(alone).clone()
+    for step in range(20):
+        together.train(replay_together, 1, step)
+        alone.train(replay_alone, 1, step)
+    moved = (parameters(alone) - start).abs().max()
+    assert moved > 1e-3
+    assert (parameters(together, 1) - parameters(alone)).abs().max() < TOLERANCE
+
+
+@pytest.mark.parametrize("name", algorithm_names())
+def test_captured_compiled_equals_captured_eager(name: str) -> None:
+    eager, replay = make(name, [0], False)
+    compiled, replay_too = make(name, [0], True)
+    for step in range(20):
+        eager.train(replay, 2, step)
+        compiled.train(replay_too, 2, step)
+    assert eager.update_count == compiled.update_count == int(eager.engine.count_tensor) == 40
+    assert (parameters(eager) - parameters(compiled)).abs().max() < TOLERANCE
+
+
+@pytest.mark.parametrize("name", algorithm_names())
+def test_capturing_leaves_no_trace(name: str) -> None:
+    """Warm-up updates before a capture are undone: the first replay starts from the initial parameters."""
+    learner, replay = make(name, [0], False)
+    before = {key: value.clone() for key, value in learner.state_dict().items()}
+    learner.engine._capture(replay, 16, learner.noise(16), (learner.engine.pattern(1),))
+    after = learner.state_dict()
+    assert all(torch.equal(before[key], after[key].to(before[key].device)) for key in before)
+
+
+@pytest.mark.parametrize("name", algorithm_names())
+@pytest.mark.parametrize("compile_mode", ["off", "on"])
+def test_resume_is_exact(name: str, compile_mode: str, quick_config, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    changes = {"device": "cuda", "compile": compile_mode, "total_timesteps": 137, "checkpoint_interval": 61}
+    whole = train(quick_config(name, tmp_path / "whole", **changes), show_progress=False)
+
+    class StopAt97:
+        def __getattr__(self, hook: str):  # type: ignore[no-untyped-def]
+            return lambda session, *rest: False if hook == "on_step" and session.step >= 97 else None
+
+    cut = train(quick_config(name, tmp_path / "cut", **changes), callbacks=[StopAt97()], show_progress=False)
+    assert cut.metrics["global_step"] == 97
+    resumed = resume_training(cut.run_dir, show_progress=False)
+    first, second = (load_checkpoint(result.checkpoint_path) for result in (whole, resumed))
+    assert first.step == second.step == 137
+    for file in ("learner.safetensors", "envs.safetensors"):
+        a, b = first.tensors(file), second.tensors(file)
+        assert a.keys() == b.keys()
+        assert all(torch.equal(a[key], b[key]) for key in a)

@@ -1,0 +1,265 @@
+"""The engine against PyTorch's own optimizer and clipping, and against numbers worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rl_training.algorithms.dqn import DQN
+from rl_training.engine.device_rng import normals, threefry, uniforms
+from rl_training.engine.engine import Engine, Phase
+from rl_training.engine.groups import Layout
+from rl_training.engine.optimizers import adam_, clip_per_seed
+from rl_training.models.mlp_q_network import MLPQNetwork
+
+CPU = torch.device("cpu")
+
+
+def as_int32(word: int) -> Tensor:
+    return torch.tensor(word - (1 << 32) if word >= 1 << 31 else word, dtype=torch.int32)
+
+
+def quadratic_engine(seeds: int = 1, starts: tuple[float, ...] = (1.0,), **options: Any) -> Engine:
+    """Minimises mean(batch * w); its metric `loss` is that, and a slow second phase reports `slow`."""
+
+    def fast(groups: Any, batch: Any, noise: Any) -> Any:
+        loss = (batch["x"] * groups["fast"]["w"]).mean()
+        return loss, {"loss": loss}
+
+    def slow(groups: Any, batch: Any, noise: Any) -> Any:
+        loss = (batch["x"] * groups["slow"]["w"]).mean()
+        return loss, {"slow": loss}
+
+    members = {name: [{"w": torch.tensor(start)} for start in starts] for name in ("fast", "slow", "target")}
+    phases = [Phase(("fast",), fast), Phase(("slow",), slow, every=2)]
+    engine = Engine(phases, members, seeds=range(seeds), device=CPU, polyak={"target": "fast"}, **options)
+    engine.set_rates([0.1, 0.1])
+    return engine
+
+
+def feed(engine: Engine, *values: float) -> None:
+    """One update in which seed k sees the batch (values[k],)."""
+    engine.update({"x": torch.tensor(values).unsqueeze(1)}, {})
+
+
+# --- optimizer ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("eps", [1e-8, 1.5e-4])
+def test_adam_is_torch_adam(eps: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(50, generator=generator)
+    mine, mean, square = start.clone(), torch.zeros(50), torch.zeros(50)
+    theirs = torch.nn.Parameter(start.clone())
+    optimizer = torch.optim.Adam([theirs], lr=3e-3, eps=eps)
+    for step in range(1, 21):
+        grad = torch.randn(50, generator=generator) * 10.0 ** (step % 5 - 3)
+        adam_(mine, grad, mean, square, torch.tensor(step), torch.tensor(3e-3, dtype=torch.float64), eps)
+        theirs.grad = grad.clone()
+        optimizer.step()
+        torch.testing.assert_close(mine, theirs.data, rtol=1e-6, atol=1e-8)
+    state = optimizer.state[theirs]
+    torch.testing.assert_close(mean, state["exp_avg"], rtol=1e-6, atol=0)
+    torch.testing.assert_close(square, state["exp_avg_sq"], rtol=1e-6, atol=0)
+
+
+def test_clipping_is_that_of_each_seed_alone() -> None:
+    generator = torch.Generator().manual_seed(1)
+    shapes = {"a": {"w": (4, 3), "b": (3,)}, "c": {"v": (5,)}}
+    scale = torch.tensor([0.01, 1.0, 300.0])  # below the limit, near it, far above it
+    grads = {
+        group: {
+            name: torch.randn(3, *s, generator=generator) * scale.view(3, *[1] * len(s)) for name, s in names.items()
+        }
+        for group, names in shapes.items()
+    }
+    layouts = {g: Layout({n: torch.Size(s) for n, s in names.items()}, 3) for g, names in shapes.items()}
+    clipped = clip_per_seed(grads, layouts, 2.0)
+    for seed in range(3):
+        alone = [torch.nn.Parameter(torch.zeros(s)) for names in shapes.values() for s in names.values()]
+        for parameter, tensor in zip(alone, [t for names in grads.values() for t in names.values()], strict=True):
+            parameter.grad = tensor[seed].clone()
+        torch.nn.utils.clip_grad_norm_(alone, 2.0)
+        mine = [tensor[seed].flatten() for names in clipped.values() for tensor in names.values()]
+        for got, parameter in zip(mine, alone, strict=True):
+            torch.testing.assert_close(got, parameter.grad.flatten(), rtol=1e-6, atol=1e-8)
+
+
+def test_layout_round_trip_and_seed_order() -> None:
+    shapes = {"weight": torch.Size((5, 3)), "bias": torch.Size((3,)), "scalar": torch.Size(())}
+    layout = Layout(shapes, seeds=2)
+    members = [{name: torch.randn(shape) for name, shape in shapes.items()} for _ in range(2)]
+    flat = layout.stack(members, CPU)
+    views = layout.views(flat)
+    for name in shapes:
+        for seed in range(2):
+            assert torch.equal(views[name][seed], members[seed][name])
+    assert torch.equal(layout.flatten(views), flat)
+    views["bias"][1, 2] = 42.0
+    assert (flat == 42.0).sum() == 1, "a view must share the buffer's memory"
+    assert all(start % 16 == 0 for _, start, _, _ in layout.blocks)
+
+
+def test_polyak_by_hand() -> None:
+    """Adam's first step is -rate * sign(g): w goes 1 -> 0.9 -> 0.8, the target 1 + 0.25 * (0.9 - 1) = 0.975 and on."""
+    engine = quadratic_engine(tau=0.25)
+    feed(engine, 4.0)
+    assert engine.flat["fast"][0].item() == pytest.approx(0.9, abs=1e-6)
+    assert engine.flat["target"][0].item() == pytest.approx(0.975, abs=1e-6)
+    feed(engine, 4.0)
+    assert engine.flat["target"][0].item() == pytest.approx(0.975 + 0.25 * (0.8 - 0.975), abs=1e-6)
+
+
+# --- random numbers inside a graph ---------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [(0, (0x6B200159, 0x99BA4EFE)), (0xFFFFFFFF, (0x1CB996FC, 0xBB002BE7))],
+    ids=["zeros", "ones"],
+)
+def test_threefry_gives_the_published_vectors(word: int, expected: tuple[int, int]) -> None:
+    answer = threefry(*[as_int32(word)] * 4)
+    assert tuple(int(x) & 0xFFFFFFFF for x in answer) == expected
+
+
+def test_threefry_with_distinct_key_and_counter() -> None:
+    """Random123's third known answer: catches a key or counter word used twice."""
+    words = [as_int32(w) for w in (0x13198A2E, 0x03707344, 0x243F6A88, 0x85A308D3)]
+    assert tuple(int(x) & 0xFFFFFFFF for x in threefry(*words)) == (0xC4923A9C, 0x483DF7A0)
+
+
+def test_moments_of_the_device_numbers() -> None:
+    seeds, step, count = torch.tensor([0, 1, 7]), torch.tensor(5), 100_001
+    uniform, normal = uniforms(seeds, 3, step, count).double(), normals(seeds, 3, step, count).double()
+    assert uniform.shape == normal.shape == (3, count)
+    assert ((uniform > 0) & (uniform < 1)).all()
+    # five standard errors: sd(u) = sqrt(1/12), sd(u^2) = sqrt(4/45), sd(n) = 1, sd(n^2) = sqrt(2), sd(n^4) = sqrt(96)
+    error = 5 / count**0.5
+    assert (uniform.mean(1) - 1 / 2).abs().max() < error * (1 / 12) ** 0.5
+    assert (uniform.square().mean(1) - 1 / 3).abs().max() < error * (4 / 45) ** 0.5
+    assert normal.mean(1).abs().max() < error
+    assert (normal.square().mean(1) - 1).abs().max() < error * 2**0.5
+    assert (normal.pow(4).mean(1) - 3).abs().max() < error * 96**0.5
+    assert torch.corrcoef(normal).fill_diagonal_(0).abs().max() < error, "seeds must be independent"
+    halves = normal[:, : count // 2], normal[:, count // 2 + 1 :]
+    assert (halves[0] * halves[1]).mean(1).abs().max() < error * 2**0.5, "Box and Muller's pair must be independent"
+
+
+def test_device_numbers_depend_on_seed_stream_and_step_only() -> None:
+    step = torch.tensor(9)
+    together = normals(torch.tensor([4, 2**31 - 1]), 3, step, 11)
+    assert torch.equal(normals(torch.tensor([2**31 - 1]), 3, step, 11)[0], together[1])
+    for other in (normals(torch.tensor([4]), 2, step, 11), normals(torch.tensor([4]), 3, step + 1, 11)):
+        assert not np.isin(other.numpy(), together.numpy()).any()
+
+
+# --- what happens between updates ----------------------------------------------------------------------------------
+def dqn_learner(**settings: Any) -> DQN:
+    torch.manual_seed(0)
+    return DQN(q_network=MLPQNetwork(2, 2, (4,)), learning_rate=0.1, **settings)
+
+
+def dqn_batch() -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    obs = torch.randn(2, 6, 2, generator=generator)
+    return {
+        "obs": obs[0],
+        "actions": torch.tensor([0, 1, 0, 1, 0, 1]),
+        "rewards": torch.ones(6),
+        "next_obs": obs[1],
+        "dones": torch.zeros(6),
+    }
+
+
+def test_the_hard_target_copy_happens_when_the_step_passes_a_multiple() -> None:
+    learner = dqn_learner(target_update_interval=10)
+    copied = []
+    for step in (3, 9, 10, 11, 19, 27, 29, 45):  # 27 has jumped over 20, 45 over 30 and 40
+        learner.update(dqn_batch(), global_step=step)
+        copied.append(torch.equal(learner.engine.flat["target"], learner.engine.flat["q"]))
+    assert copied == [False, False, True, False, False, True, False, True]
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear"])
+def test_the_learning_rate_schedule_reaches_the_step_size(schedule: str) -> None:
+    learner = dqn_learner(learning_rate_schedule=schedule, max_grad_norm=None)
+    learner.set_progress(0.75)
+    expected = 0.1 if schedule == "constant" else 0.1 * 0.25
+    assert learner.learning_rate == pytest.approx(expected)
+    before = learner.engine.flat["q"].clone()
+    learner.update(dqn_batch())
+    # Adam's first step moves each parameter by the learning rate, whatever the size of its gradient.
+    assert (learner.engine.flat["q"] - before).abs().max().item() == pytest.approx(expected, rel=1e-3)
+    learner.set_progress(1.5)
+    assert learner.learning_rate == pytest.approx(0.1 if schedule == "constant" else 0.0)
+
+
+# --- failures and metrics --------------------------------------------------------------------------------------------
+def test_first_bad_marks_only_the_seed_and_its_first_update() -> None:
+    engine = quadratic_engine(seeds=3, starts=(1.0, 1.0, 1.0))
+    feed(engine, 1.0, 1.0, 1.0)
+    assert engine.first_bad.tolist() == [-1, -1, -1]
+    feed(engine, 1.0, float("nan"), 1.0)
+    feed(engine, 1.0, float("inf"), 1.0)
+    assert engine.first_bad.tolist() == [-1, 2, -1]
+    assert engine.flat["fast"][:3].isfinite().tolist() == [True, False, True]
+
+
+def test_metrics_are_means_over_the_interval_and_none_before_a_phase_ran() -> None:
+    """Seed 0: w = 1 at the first update and 0.9 at the second, so the losses are 2 * 1 and 4 * 0.9."""
+    engine = quadratic_engine(seeds=2, starts=(1.0, -1.0))
+    feed(engine, 2.0, 3.0)
+    first, second = engine.mean_metrics()
+    assert first == {"loss": pytest.approx(2.0), "slow": None}
+    assert second == {"loss": pytest.approx(-3.0), "slow": None}
+    feed(engine, 4.0, 3.0)
+    feed(engine, 4.0, 3.0)
+    first, _ = engine.mean_metrics()
+    assert first["loss"] == pytest.approx((4 * 0.9 + 4 * engine_weight_after(2.0, 4.0)) / 2, rel=1e-5)
+    assert first["slow"] == pytest.approx(4.0), "one of the two updates ran the slow phase: its mean is over that one"
+    assert engine.mean_metrics()[0] == {"loss": None, "slow": None}, "reading starts a new interval"
+
+
+def engine_weight_after(*gradients: float) -> float:
+    """The weight 1.0 after torch.optim.Adam's steps at rate 0.1."""
+    weight = torch.nn.Parameter(torch.tensor(1.0))
+    optimizer = torch.optim.Adam([weight], lr=0.1)
+    for gradient in gradients:
+        weight.grad = torch.tensor(gradient)
+        optimizer.step()
+    return float(weight.item())
+
+
+def test_every_metric_key_is_there_after_the_first_update() -> None:
+    engine = quadratic_engine()
+    feed(engine, 2.0)
+    latest = engine.latest_metrics()
+    assert set(latest) == {"loss", "slow"}
+    assert latest["loss"] == pytest.approx(2.0)
+    feed(engine, 5.0)
+    assert latest["loss"] == pytest.approx(2.0), "a result keeps its own update's numbers"
+    assert engine.latest_metrics()["loss"] == pytest.approx(5.0 * 0.9)
+
+
+def test_a_phase_runs_at_each_multiple_only() -> None:
+    engine = quadratic_engine()
+    seen = []
+    for _ in range(5):
+        before = engine.flat["slow"].clone()
+        feed(engine, 1.0)
+        seen.append(not torch.equal(before, engine.flat["slow"]))
+    assert seen == [False, True, False, True, False]
+    assert engine.phase_steps.tolist() == [5, 2]
+
+
+@pytest.mark.parametrize("change", [lambda s: s.pop("phase_steps"), lambda s: s.update(extra=torch.zeros(1))])
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change: Callable[[Any], Any]) -> None:
+    engine = quadratic_engine()
+    state = {name: tensor + 1 for name, tensor in engine.state_dict().items()}
+    change(state)
+    with pytest.raises(ValueError, match=r"state does not fit this learner: (phase_steps|extra)"):
+        engine.load_state_dict(state)
+    assert engine.flat["fast"][0].item() == 1.0
+    assert engine.update_count == 0

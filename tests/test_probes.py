@@ -1,0 +1,64 @@
+"""Every registry entry finds the known answers of the probe environments, through the real loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from probes import (
+    GAMMA,
+    ConstantReward,
+    DelayedReward,
+    Endless,
+    Probe,
+    RewardIsChoice,
+    RewardIsObservation,
+    action_values,
+    greedy_action,
+    train_on,
+)
+
+from rl_training.algorithms.base import Learner
+from rl_training.algorithms.catalogue import algorithm_names, learner_class
+
+VECTOR_ALGORITHMS = [name for name in algorithm_names() if not learner_class(name).image_observations]
+every_algorithm = pytest.mark.parametrize("algo", VECTOR_ALGORITHMS)
+
+
+def assert_values(learner: Learner, state: float, expected: float, within: float) -> None:
+    values = action_values(learner, state)
+    torch.testing.assert_close(values, torch.full_like(values, expected), atol=within, rtol=0)
+
+
+@every_algorithm
+@pytest.mark.parametrize(
+    ("probe", "answers"),
+    [
+        (ConstantReward, {1.0: 1.0}),
+        (RewardIsObservation, {1.0: 1.0, -1.0: -1.0}),
+        (DelayedReward, {0.0: GAMMA, 1.0: 1.0}),
+    ],
+    ids=["constant reward", "reward is observation", "delayed reward"],
+)
+def test_values_of_episodes_that_end(
+    algo: str, probe: type[Probe], answers: dict[float, float], tmp_path: Path
+) -> None:
+    learner = train_on(probe, algo, tmp_path)
+    for state, value in answers.items():
+        assert_values(learner, state, value, within=0.1)
+
+
+@every_algorithm
+def test_the_greedy_policy_picks_the_right_action(algo: str, tmp_path: Path) -> None:
+    learner = train_on(RewardIsChoice, algo, tmp_path)
+    right = {1.0: 1.0, -1.0: 0.0} if learner.discrete_actions else {1.0: 0.5, -1.0: -0.5}
+    for state, action in right.items():
+        assert greedy_action(learner, state) == pytest.approx(action, abs=0.2)
+
+
+@every_algorithm
+def test_a_time_limit_is_not_an_end(algo: str, tmp_path: Path) -> None:
+    """1 / (1 - 0.8) = 5. Were every fourth step terminal, Q = 1 + 0.8 * 3/4 * Q = 2.5 would come out."""
+    learner = train_on(Endless, algo, tmp_path, steps=800)
+    assert_values(learner, 1.0, 1 / (1 - GAMMA), within=0.25)

@@ -1,0 +1,87 @@
+"""The managed classes over the whole registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import rl_training
+from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.core.checks import UserError
+
+
+def managed_class(algo: str):
+    return getattr(rl_training, learner_class(algo).__name__)
+
+
+def quick_agent(algo: str, quick_config, tmp_path: Path, env=None):
+    config = quick_config(algo, tmp_path)
+    keywords = {k: v for k, v in config.to_dict().items() if k not in ("algo", "env_id", "algo_kwargs")}
+    return managed_class(algo)(env or config.env_id, **keywords, **config.algo_kwargs)
+
+
+@pytest.mark.parametrize("algo", algorithm_names())
+def test_learn_predict_save_load_resume(algo: str, quick_config, tmp_path: Path) -> None:
+    agent = quick_agent(algo, quick_config, tmp_path).learn(show_progress=False)
+    assert agent.result.metrics["global_step"] == 120
+    env = gym.make(agent.config.env_id)
+    obs, _ = env.reset(seed=1)
+    one = agent.predict(obs)
+    assert env.action_space.contains(one)
+    assert type(one) is int if learner_class(algo).discrete_actions else one.shape == env.action_space.shape
+    batch = agent.predict([obs.tolist()] * 3)
+    assert np.allclose(batch[1], np.asarray(one), atol=1e-6)  # a batch rounds differently from one row
+    path = agent.save(tmp_path / "deep" / "agent.bin")
+    loaded = managed_class(algo).load(path)
+    assert np.array_equal(np.asarray(loaded.predict(obs)), np.asarray(one))
+    assert loaded.evaluate(num_episodes=2) == agent.evaluate(num_episodes=2)
+    longer = agent.resume(total_timesteps=130, show_progress=False)
+    assert longer.result.metrics["global_step"] == 130
+
+
+@pytest.mark.parametrize("algo", algorithm_names())
+def test_an_environment_factory(algo: str, quick_config, tmp_path: Path) -> None:
+    made = []
+
+    def make_env(**kwargs):
+        made.append(kwargs)
+        return gym.make(quick_config(algo, tmp_path).env_id, **kwargs)
+
+    agent = quick_agent(algo, quick_config, tmp_path, env=make_env).learn(show_progress=False)
+    assert made and agent.config.env_id == "<make_env>"
+    assert agent.evaluate(num_episodes=1)["eval_episodes"] == 1
+    loaded = managed_class(algo).load(agent.save(tmp_path / "agent"))
+    with pytest.raises(UserError, match="came from Python; pass env_factory="):
+        loaded.evaluate(1)
+
+
+@pytest.mark.parametrize("algo", algorithm_names())
+def test_exploring_predictions_differ_and_greedy_ones_do_not(algo: str, quick_config, tmp_path: Path) -> None:
+    agent = quick_agent(algo, quick_config, tmp_path).learn(show_progress=False)
+    obs = np.tile(gym.make(agent.config.env_id).reset(seed=0)[0], (64, 1))
+    greedy, exploring = agent.predict(obs), agent.predict(obs, deterministic=False)
+    assert (greedy == greedy[0]).all()
+    assert not (exploring == exploring[0]).all()
+
+
+def test_mistakes_are_told_at_construction() -> None:
+    with pytest.raises(ValueError, match="gamma must be in"):
+        rl_training.SAC("Pendulum-v1", gamma=1.5)
+    with pytest.raises(ValueError, match=r"unknown key 'gama'; did you mean gamma\?"):
+        rl_training.SAC("Pendulum-v1", gama=0.9)
+    with pytest.raises(ValueError, match="total_timesteps must be >= 1"):
+        rl_training.SAC("Pendulum-v1", total_timesteps=0)
+    with pytest.raises(ValueError, match="algo must be sac, got 'dqn'"):
+        rl_training.SAC(rl_training.TrainConfig("dqn", "CartPole-v1"))
+    with pytest.raises(ValueError, match="predict needs a trained agent"):
+        rl_training.SAC("Pendulum-v1").predict([0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("wrong", [[0.0, 1.0], [[0.0] * 3], [[0.0, 0.0], [0.0]], "text", [float("nan")] * 4, []])
+def test_wrong_observations_are_refused(wrong, quick_config, tmp_path: Path) -> None:
+    agent = quick_agent("dqn", quick_config, tmp_path).learn(show_progress=False)
+    with pytest.raises(ValueError, match="observation must be"):
+        agent.predict(wrong)

@@ -1,0 +1,243 @@
+"""Seed k of N is seed k alone, bit for bit; compiled is eager within rounding; an update never waits for the device."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rl_training.algorithms.base import Learner
+from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.core.fields import parse
+from rl_training.core.types import EnvShape, TrainResult
+from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.engine.engine import Engine, Phase
+from rl_training.experiment.checkpointing import load_checkpoint
+from rl_training.runtime.choices import compiler_present
+from rl_training.runtime.trainer import train
+
+QuickConfig = Callable[..., Any]
+SEEDS = (5, 0, 2**31 - 1)
+every_algorithm = pytest.mark.parametrize("algo", algorithm_names())
+
+
+# --- together and alone --------------------------------------------------------------------------------------------
+def run(quick_config: QuickConfig, algo: str, path: Path, seeds: tuple[int, ...], **changes: Any) -> TrainResult:
+    config = quick_config(algo, path, seeds=seeds, **{"eval_episodes": 0, "checkpoint_interval": 50, **changes})
+    return train(config, show_progress=False)
+
+
+def saved_arrays(result: TrainResult, seed_index: int) -> dict[str, Tensor]:
+    """One seed's share of the last checkpoint: parameters, Adam, metrics, replay, environments."""
+    checkpoint = load_checkpoint(result.checkpoint_path)
+    arrays = {}
+    for name, tensor in checkpoint.tensors("learner.safetensors").items():
+        per_seed = name.startswith(("params.", "adam_", "metric_sum", "metric_latest", "first_bad"))
+        arrays[name] = tensor[seed_index] if per_seed else tensor
+    for segment in checkpoint.names("replay_"):
+        for name, tensor in checkpoint.tensors(segment).items():
+            arrays[f"{segment}.{name}"] = tensor[seed_index]
+    envs = checkpoint.tensors("envs.safetensors")
+    rows = len(envs["obs"]) // len(checkpoint.state["config"]["seeds"])
+    for row in range(rows):
+        arrays[f"obs.{row}"] = envs["obs"][seed_index * rows + row]
+        arrays[f"actions.{row}"] = envs[f"actions_{seed_index * rows + row}"]
+    return arrays
+
+
+def assert_same_bits(together: dict[str, Tensor], alone: dict[str, Tensor]) -> None:
+    assert together.keys() == alone.keys()
+    # Compared as bytes: a metric of a phase that has not run is NaN, which is not equal to itself.
+    assert [k for k in together if together[k].numpy().tobytes() != alone[k].numpy().tobytes()] == []
+
+
+@every_algorithm
+@pytest.mark.parametrize(
+    ("changes", "settings", "alone"),
+    [
+        ({}, {}, (0, 1, 2)),
+        ({}, {"hidden_sizes": (17, 5), "batch_size": 7}, (2,)),
+        ({"num_envs": 2}, {"hidden_sizes": (400, 300), "batch_size": 33}, (1,)),
+    ],
+    ids=["small", "odd sizes", "two environments, wide"],
+)
+def test_a_seed_among_many_is_that_seed_alone(
+    algo: str, changes: Any, settings: Any, alone: tuple[int, ...], quick_config: QuickConfig, tmp_path: Path
+) -> None:
+    names = {field.name for field in dataclasses.fields(learner_class(algo).settings_type)}
+    changes = {**changes, "algo_kwargs": {name: value for name, value in settings.items() if name in names}}
+    together = run(quick_config, algo, tmp_path, SEEDS, **changes)
+    shares = [saved_arrays(together, index) for index in range(len(SEEDS))]
+    for index in alone:
+        only = run(quick_config, algo, tmp_path, (SEEDS[index],), **changes)
+        assert only.metrics["gradient_steps"] == 100
+        assert_same_bits(shares[index], saved_arrays(only, 0))
+    weights = [torch.cat([v.flatten() for k, v in share.items() if k.startswith("params.")]) for share in shares]
+    assert not torch.equal(weights[0], weights[1]), "different seeds must differ"
+
+
+@every_algorithm
+def test_a_seed_draws_the_same_numbers_in_any_company(algo: str) -> None:
+    together, alone = make_learner(algo, seeds=SEEDS), make_learner(algo, seeds=SEEDS[2:])
+    obs = np.random.default_rng(0).standard_normal((1, 4, *together_shape(algo).obs_shape)).astype(np.float32)
+    for step in (0, 1, 1_000_000):
+        assert np.array_equal(together.act_randomly(step, 4)[2], alone.act_randomly(step, 4)[0])
+        acted = together.act_explore(obs.repeat(3, 0), step, 0.05)[2]
+        assert np.array_equal(acted, alone.act_explore(obs, step, 0.05)[0])
+        together.engine.update_count = alone.engine.update_count = step
+        assert torch.equal(together.engine.host_indices(50, 2, 9)[:, 2], alone.engine.host_indices(50, 2, 9)[:, 0])
+        noises = [learner.engine.host_noise(learner.noise(9)) for learner in (together, alone)]
+        assert all(torch.equal(noises[0][name][2], noises[1][name][0]) for name in noises[0])
+    rows = together.engine.host_indices(50, 1, 200)
+    assert not torch.equal(rows[:, 0], rows[:, 1])
+    assert (rows.min(), rows.max()) == (0, 49), "every row of the replay can be drawn"
+
+
+# --- compiled --------------------------------------------------------------------------------------------------------
+def together_shape(algo: str) -> EnvShape:
+    cls = learner_class(algo)
+    if cls.image_observations:
+        return EnvShape((9, 84, 84), "uint8", 1, cls.discrete_actions)
+    return EnvShape((3,), "float32", 2 if cls.discrete_actions else 1, cls.discrete_actions)
+
+
+def make_learner(algo: str, seeds: tuple[int, ...] = (0,), **options: Any) -> Learner:
+    from conftest import SMALL_SETTINGS
+
+    cls = learner_class(algo)
+    names = {field.name for field in dataclasses.fields(cls.settings_type)}
+    settings = parse(cls.settings_type, {name: value for name, value in SMALL_SETTINGS.items() if name in names})
+    models = []
+    for seed in seeds:
+        torch.manual_seed(seed)
+        models.append(cls.build_model(together_shape(algo), settings))
+    return cls(model=models, settings=settings, seeds=seeds, **options)
+
+
+def filled_replay(algo: str, seeds: int) -> ReplayBuffer:
+    shape, rng = together_shape(algo), np.random.default_rng(0)
+    replay = ReplayBuffer(shape, capacity=40, num_envs=40, seeds=seeds)
+    if shape.obs_dtype == "uint8":
+        obs = rng.integers(256, size=(2, seeds, 40, *shape.obs_shape), dtype=np.uint8)
+    else:
+        obs = rng.standard_normal((2, seeds, 40, *shape.obs_shape)).astype(np.float32)
+    actions = rng.uniform(-1, 1, (seeds, 40, shape.action_dim)).astype(np.float32)
+    replay.add(
+        obs=obs[0],
+        next_obs=obs[1],
+        actions=rng.integers(shape.action_dim, size=(seeds, 40)) if shape.discrete else actions,
+        rewards=rng.standard_normal((seeds, 40)).astype(np.float32),
+        terminated=rng.random((seeds, 40)) < 0.2,
+        truncated=rng.random((seeds, 40)) < 0.2,
+    )
+    return replay
+
+
+def assert_compiled_is_eager(algo: str, seeds: tuple[int, ...], backend: str) -> None:
+    replay = filled_replay(algo, len(seeds))
+    eager = make_learner(algo, seeds)
+    compiled = make_learner(algo, seeds, compiled=True, backend=backend)
+    start = {name: tensor.clone() for name, tensor in eager.engine.flat.items()}
+    for step in (9, 10):  # a target copy between the two
+        for learner in (eager, compiled):
+            learner.train(replay, 2, step)
+    for name, tensor in eager.state_dict().items():
+        torch.testing.assert_close(compiled.state_dict()[name], tensor, rtol=1e-5, atol=1e-5, equal_nan=True)
+    trained = [group for phase in eager.engine.phases for group in phase.groups]
+    assert all((compiled.engine.flat[group] - start[group]).abs().max() > 1e-4 for group in trained)
+
+
+@every_algorithm
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)], ids=["one seed", "two seeds"])
+def test_compiled_is_eager(algo: str, seeds: tuple[int, ...]) -> None:
+    assert_compiled_is_eager(algo, seeds, "aot_eager")
+
+
+@pytest.mark.skipif(not compiler_present("cpu"), reason="no C++ compiler")
+def test_inductor_is_eager() -> None:
+    assert_compiled_is_eager(algorithm_names()[0], (0, 1), "inductor")
+
+
+# --- no waiting for the device ---------------------------------------------------------------------------------------
+class Waited(Exception):
+    pass
+
+
+class _Operations(TorchDispatchMode):
+    """What fetches a number, or whose result's shape depends on numbers."""
+
+    waits = ("_local_scalar_dense", "nonzero", "is_nonzero", "equal", "masked_select", "_unique2", "unique_dim")
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        by_mask = name.startswith("index") and any(getattr(i, "dtype", None) is torch.bool for i in _indices(args))
+        if name in self.waits or by_mask:
+            raise Waited(name)
+        return func(*args, **(kwargs or {}))
+
+
+def _indices(args: Any) -> list[Any]:
+    return args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else []
+
+
+class _Methods(TorchFunctionMode):
+    """What leaves torch without being an operation."""
+
+    waits = (Tensor.tolist, Tensor.numpy, Tensor.cpu, Tensor.__array__, Tensor.__repr__)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in self.waits:
+            raise Waited(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def refusing_to_wait(call: Callable[[], Any]) -> None:
+    with _Methods(), _Operations():
+        call()
+
+
+PLANTED: dict[str, Callable[[Tensor], Any]] = {
+    "item": lambda loss: loss.item(),
+    "float": lambda loss: float(loss),
+    "branch": lambda loss: 1 if loss > 0 else 0,
+    "tolist": lambda loss: loss.tolist(),
+    "numpy": lambda loss: loss.detach().numpy(),
+    "nonzero": lambda loss: loss.reshape(1).nonzero(),
+    "mask": lambda loss: loss.reshape(1)[loss.reshape(1) > 0],
+    "format": lambda loss: f"{loss}",
+    "nothing": lambda loss: loss * 1,
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_the_guard_catches_a_planted_wait(planted: str) -> None:
+    def loss(groups: Any, batch: Any, noise: Any) -> Any:
+        value = (groups["g"]["w"] * batch["x"]).mean()
+        PLANTED[planted](value)
+        return value, {"loss": value}
+
+    engine = Engine([Phase(("g",), loss)], {"g": [{"w": torch.ones(())}]}, seeds=(0,), device=torch.device("cpu"))
+    if planted == "nothing":
+        refusing_to_wait(lambda: engine.update({"x": torch.ones(1, 2)}, {}))
+        return
+    with pytest.raises(Waited):
+        refusing_to_wait(lambda: engine.update({"x": torch.ones(1, 2)}, {}))
+
+
+@every_algorithm
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)], ids=["one seed", "two seeds"])
+def test_an_update_never_waits_for_the_device(algo: str, seeds: tuple[int, ...]) -> None:
+    learner, replay = make_learner(algo, seeds), filled_replay(algo, len(seeds))
+    batch = {name: tensor[0] for name, tensor in replay.gather(learner.engine.host_indices(40, 1, 8)).items()}
+    noise = learner.engine.host_noise(learner.noise(8))
+    refusing_to_wait(lambda: learner.engine.update(batch, noise))
+    refusing_to_wait(lambda: learner.train(replay, 3, global_step=1000))
+    assert learner.update_count == 4
