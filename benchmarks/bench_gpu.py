@@ -47,7 +47,13 @@ def measure(seeds: int, device: str, compiled: bool, updates: int) -> dict[str, 
         torch.cuda.synchronize()
         rates.append(updates // 5 / (time.perf_counter() - started))
     rate = sorted(rates)[2]
-    return {"seeds": seeds, "compiled": compiled, "updates_per_s": rate, "seeds_x_updates_per_s": seeds * rate, "ready_s": ready}
+    return {
+        "seeds": seeds,
+        "compiled": compiled,
+        "updates_per_s": rate,
+        "seeds_x_updates_per_s": seeds * rate,
+        "ready_s": ready,
+    }
 
 
 def main() -> None:

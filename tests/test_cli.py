@@ -26,7 +26,17 @@ def answer_of(capsys: pytest.CaptureFixture[str]) -> dict:
 
 @pytest.mark.parametrize("algo", algorithm_names())
 def test_train_evaluate_predict_resume_record(algo: str, tmp_path: Path, capsys) -> None:
-    words = ["train", algo, env_for(algo), "--total-timesteps", "90", "--eval-episodes", "1", "--output-dir", str(tmp_path)]
+    words = [
+        "train",
+        algo,
+        env_for(algo),
+        "--total-timesteps",
+        "90",
+        "--eval-episodes",
+        "1",
+        "--output-dir",
+        str(tmp_path),
+    ]
     assert main([*words, *SMALL, "--json"]) == 0
     trained = answer_of(capsys)
     assert trained["metrics"]["global_step"] == 90
@@ -46,7 +56,10 @@ def test_train_evaluate_predict_resume_record(algo: str, tmp_path: Path, capsys)
 
     assert main(["resume", run_dir, "--quiet"]) == 0
     assert "finished at step 90; extend it with --total-timesteps" in capsys.readouterr().out
-    assert main(["resume", "--checkpoint", trained["checkpoint_path"], "--total-timesteps", "100", "--quiet", "--json"]) == 0
+    assert (
+        main(["resume", "--checkpoint", trained["checkpoint_path"], "--total-timesteps", "100", "--quiet", "--json"])
+        == 0
+    )
     assert answer_of(capsys)["metrics"]["global_step"] == 100
 
     video = tmp_path / "film" / "agent.webm"
@@ -56,7 +69,17 @@ def test_train_evaluate_predict_resume_record(algo: str, tmp_path: Path, capsys)
 
 @pytest.mark.parametrize("algo", algorithm_names())
 def test_several_seeds_have_a_summary_and_an_agent_each(algo: str, tmp_path: Path, capsys) -> None:
-    words = ["train", algo, env_for(algo), "--total-timesteps", "60", "--eval-episodes", "1", "--output-dir", str(tmp_path)]
+    words = [
+        "train",
+        algo,
+        env_for(algo),
+        "--total-timesteps",
+        "60",
+        "--eval-episodes",
+        "1",
+        "--output-dir",
+        str(tmp_path),
+    ]
     assert main([*words, *SMALL, "--seeds", "0-2"]) == 0
     assert "interquartile mean of 3 seeds, 95% interval" in capsys.readouterr().out
     (run_dir,) = tmp_path.iterdir()
@@ -64,7 +87,18 @@ def test_several_seeds_have_a_summary_and_an_agent_each(algo: str, tmp_path: Pat
     together = answer_of(capsys)
     assert set(together["seeds"]) == {"0", "1", "2"} and together["summary"]["n"] == 3
     for seed in ("0", "1", "2"):
-        assert main(["evaluate", str(run_dir / "agents" / f"seed_{seed}_final.safetensors"), "--num-episodes", "3", "--json"]) == 0
+        assert (
+            main(
+                [
+                    "evaluate",
+                    str(run_dir / "agents" / f"seed_{seed}_final.safetensors"),
+                    "--num-episodes",
+                    "3",
+                    "--json",
+                ]
+            )
+            == 0
+        )
         assert answer_of(capsys)["eval_return_mean"] == pytest.approx(together["seeds"][seed], rel=0.05)
 
 
@@ -84,7 +118,7 @@ def test_several_seeds_have_a_summary_and_an_agent_each(algo: str, tmp_path: Pat
         (["train", "dqn", "CartPole-v1", "--device", "cuda:77"], "device cuda:77 is not available here"),
         (["train", "dqn", "CartPole-v1", "--set", "algo_kwargs.gamma=1.5"], "gamma must be in [0, 1], got 1.5"),
         (["train", "dqn", "CartPole-v1", "--set", "algo_kwargs.learning_rate=nan"], "learning_rate must be"),
-        (["train", "dqn", "CartPole-v1", "--set", "algo_kwargs.batch_size=9999999"], "batch_size must be <= buffer_capacity"),
+        (["train", "dqn", "CartPole-v1", "--set", "algo_kwargs.batch_size=9999999"], "must be <= buffer_capacity"),
         (["train", "dqn", "CartPole-v1", "--set", "env_kwargs.nonsense=1"], "refused env_kwargs"),
         (["train", "dqn", "nomodule:Env-v0"], "nomodule"),
         (["train", "--config", "configs/dqn/cartpol.yaml"], "did you mean configs/dqn/cartpole.yaml?"),
@@ -92,8 +126,8 @@ def test_several_seeds_have_a_summary_and_an_agent_each(algo: str, tmp_path: Pat
         (["evaluate", "nowhere"], "nowhere: no such file or directory"),
         (["resume", "nowhere"], "nowhere: no such run or checkpoint"),
         (["predict", "nowhere", "--obs", "[1"], "--obs must be JSON"),
-        (["train", "sac", "Pendulum-v1", "--set", "algo_kwargs.buffer_capacity=1e12", "--total-timesteps", "1000000000000"],
-         "GiB are free; at most"),
+        (["train", "sac", "Pendulum-v1", "--set", "algo_kwargs.buffer_capacity=1e12",
+          "--total-timesteps", "1000000000000"], "GiB are free; at most"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line_and_exit_2(words: list[str], message: str, tmp_path: Path, monkeypatch, capsys) -> None:
@@ -108,7 +142,9 @@ def test_mistakes_are_one_line_and_exit_2(words: list[str], message: str, tmp_pa
 
 def test_a_broken_config_tells_everything_at_once_before_any_environment(tmp_path: Path) -> None:
     path = tmp_path / "broken.yaml"
-    path.write_text("algo: dqn\nenv_id: NoSuchEnv-v0\ntotal_timesteps: lots\nalgo_kwargs:\n  learnng_rate: 1e-3\nnum_env: 2\n")
+    path.write_text(
+        "algo: dqn\nenv_id: NoSuchEnv-v0\ntotal_timesteps: lots\nalgo_kwargs:\n  learnng_rate: 1e-3\nnum_env: 2\n"
+    )
     answer = run_cli("train", "--config", str(path))
     assert answer.returncode == 2
     lines = answer.stderr.splitlines()
@@ -139,7 +175,17 @@ def test_packaged_configs_are_found_from_anywhere_and_valid(tmp_path: Path, monk
 
 
 def test_the_resolved_config_is_valid_input(tmp_path: Path, capsys) -> None:
-    words = ["train", "dqn", "CartPole-v1", "--total-timesteps", "40", "--eval-episodes", "0", "--output-dir", str(tmp_path)]
+    words = [
+        "train",
+        "dqn",
+        "CartPole-v1",
+        "--total-timesteps",
+        "40",
+        "--eval-episodes",
+        "0",
+        "--output-dir",
+        str(tmp_path),
+    ]
     assert main([*words, *SMALL, "--json"]) == 0
     run_dir = Path(answer_of(capsys)["run_dir"])
     resolved = load_config(run_dir / "config.yaml")
@@ -147,7 +193,10 @@ def test_the_resolved_config_is_valid_input(tmp_path: Path, capsys) -> None:
     assert main(["train", "--config", str(run_dir / "config.yaml"), "--quiet", "--json"]) == 0
     again = Path(answer_of(capsys)["run_dir"])
     strip = ("time/fps", "time/elapsed")
-    rows = [[{k: v for k, v in json.loads(line).items() if k not in strip} for line in (d / "metrics.jsonl").open()] for d in (run_dir, again)]
+    rows = [
+        [{k: v for k, v in json.loads(line).items() if k not in strip} for line in (d / "metrics.jsonl").open()]
+        for d in (run_dir, again)
+    ]
     assert rows[0] == rows[1]
 
 

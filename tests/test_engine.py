@@ -14,7 +14,7 @@ from rl_training.algorithms.dqn import DQN
 from rl_training.engine.device_rng import normals, threefry, uniforms
 from rl_training.engine.engine import Engine, Phase
 from rl_training.engine.groups import Layout
-from rl_training.engine.optimizers import adam_, clip_per_seed
+from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
 from rl_training.models.mlp_q_network import MLPQNetwork
 
 CPU = torch.device("cpu")
@@ -57,7 +57,8 @@ def test_adam_is_torch_adam(eps: float) -> None:
     optimizer = torch.optim.Adam([theirs], lr=3e-3, eps=eps)
     for step in range(1, 21):
         grad = torch.randn(50, generator=generator) * 10.0 ** (step % 5 - 3)
-        adam_(mine, grad, mean, square, torch.tensor(step), torch.tensor(3e-3, dtype=torch.float64), eps)
+        powers = torch.tensor(BETAS, dtype=torch.float64) ** step
+        adam_(mine, grad, mean, square, powers, torch.tensor(3e-3, dtype=torch.float64), eps)
         theirs.grad = grad.clone()
         optimizer.step()
         torch.testing.assert_close(mine, theirs.data, rtol=1e-6, atol=1e-8)
@@ -251,15 +252,16 @@ def test_a_phase_runs_at_each_multiple_only() -> None:
         feed(engine, 1.0)
         seen.append(not torch.equal(before, engine.flat["slow"]))
     assert seen == [False, True, False, True, False]
-    assert engine.phase_steps.tolist() == [5, 2]
+    powers = torch.tensor([[0.9**5, 0.999**5], [0.9**2, 0.999**2]], dtype=torch.float64)  # 5 steps and 2
+    torch.testing.assert_close(engine.beta_powers, powers, rtol=1e-14, atol=0)
 
 
-@pytest.mark.parametrize("change", [lambda s: s.pop("phase_steps"), lambda s: s.update(extra=torch.zeros(1))])
+@pytest.mark.parametrize("change", [lambda s: s.pop("beta_powers"), lambda s: s.update(extra=torch.zeros(1))])
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change: Callable[[Any], Any]) -> None:
     engine = quadratic_engine()
     state = {name: tensor + 1 for name, tensor in engine.state_dict().items()}
     change(state)
-    with pytest.raises(ValueError, match=r"state does not fit this learner: (phase_steps|extra)"):
+    with pytest.raises(ValueError, match=r"state does not fit this learner: (beta_powers|extra)"):
         engine.load_state_dict(state)
     assert engine.flat["fast"][0].item() == 1.0
     assert engine.update_count == 0

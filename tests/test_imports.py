@@ -32,17 +32,19 @@ EXPERIMENT_LOW = {
     "config",
     "yaml_loading",
     "checkpointing",
-    "agent_file",
+    "files",
+    "report",
+    "report_data",
     "runs",
     "logging",
     "progress",
     "video",
     "charts",
 }
-EXPERIMENT_TOP = {"manager", "default_manager", "sweep", "report", "report_data", "demo"}
+EXPERIMENT_TOP = {"default_manager", "demo"}
 
 TORCH_FREE_ROOMS = {"core", "experiment (low)", "envs"}
-MAY_LOAD_TORCH = {f"{ROOT}.experiment.checkpointing", f"{ROOT}.experiment.agent_file"}
+MAY_LOAD_TORCH = {f"{ROOT}.experiment.checkpointing"}
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,7 @@ def test_a_planted_back_edge_is_caught(tmp_path: Path, name: str, text: str, pro
     [
         ("core/good.py", "import os\nfrom rl_training import __version__\nfrom . import types"),
         ("runtime/good.py", "from ..experiment.runs import lock\nfrom rl_training.models import parts"),
-        ("experiment/sweep.py", "from . import default_manager\nfrom rl_training.runtime import session"),
+        ("experiment/demo.py", "from . import default_manager\nfrom rl_training.runtime import session"),
         ("experiment/__init__.py", "if TYPE_CHECKING:\n    from .default_manager import run"),
         ("__main__.py", "from rl_training.runtime.session import run"),
     ],

@@ -80,15 +80,14 @@ def test_log_density_far_out(pre: float) -> None:
 
 # --- one update --------------------------------------------------------------------------------------------------
 class FixedPolicy(nn.Module):
-    """Always the action tanh(m), with log-density `logprob` whatever the noise."""
+    """The action tanh(m) * obs / 3, with log-density `logprob`, whatever the noise."""
 
     def __init__(self, m: float, logprob: float) -> None:
         super().__init__()
         self.m, self.logprob = nn.Parameter(torch.tensor(m)), nn.Parameter(torch.tensor(logprob))
 
     def forward(self, obs: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-        action = self.m.tanh().expand(obs.shape[0], 1)
-        return action, self.logprob.expand(obs.shape[0])
+        return self.m.tanh() * obs / 3, self.logprob.expand(obs.shape[0])
 
 
 class LinearCritics(nn.Module):
@@ -132,14 +131,14 @@ def test_the_target_takes_the_current_policy_and_the_target_critics() -> None:
     """The policy acts 0.5 at s' = 3. Target critics: 10 * 0.5 + 300 = 305 and 20 * 0.5 + 21 = 31; the smaller is 31.
 
     Target: 4 + 0.5 * (31 - 0.1 * 2) = 19.4. With the online critics it would be 4 + 0.5 * (6.5 - 0.2) = 7.15, with the
-    batch's action -1 it would be 4 + 0.5 * (1 - 0.2), with the other critic 156.4, with the wrong sign 19.6.
+    action of s = 1, which is 1/6, it would be 16.07, with the other critic 156.4, with the wrong sign 19.6.
     Critic loss: online Q(1, -1) = -1 + 2 = 1 and -3 + 2 = -1: 18.4^2 + 20.4^2 = 338.56 + 416.16.
-    Actor: 0.1 * 2 - min(1 * 0.5 + 2, 3 * 0.5 + 2) = 0.2 - 2.5, by the online critics.
+    Actor, at s = 1: 0.1 * 2 - min(1/6 + 2, 3/6 + 2) = 0.2 - 13/6, by the online critics.
     """
     metrics = hand_learner().update(hand_batch()).metrics
     assert metrics["target_q_mean"] == pytest.approx(19.4)
     assert metrics["critic_loss"] == pytest.approx(338.56 + 416.16)
-    assert metrics["actor_loss"] == pytest.approx(0.2 - 2.5, abs=1e-5)
+    assert metrics["actor_loss"] == pytest.approx(0.2 - 13 / 6, abs=1e-5)
     assert metrics["entropy_term"] == pytest.approx(0.2)
 
 
@@ -148,11 +147,11 @@ def test_nothing_lies_behind_a_terminal_state() -> None:
 
 
 def test_the_actor_climbs_the_smaller_critic_and_the_critics_stay() -> None:
-    """d(loss)/dm = -w_1 * (1 - 0.5^2) = -0.75 and d(loss)/d(logprob) = alpha; Adam's mean is a tenth of it."""
+    """d(loss)/dm = -w_1 * (1 - 0.5^2) / 3 = -0.25 and d(loss)/d(logprob) = alpha; Adam's mean is a tenth of it."""
     learner = hand_learner()
     learner.update(hand_batch())
     mean = learner.engine.layouts["actor"].views(learner.engine.adam_mean["actor"])
-    assert mean["m"].item() == pytest.approx(-0.075, rel=1e-5)
+    assert mean["m"].item() == pytest.approx(-0.025, rel=1e-5)
     assert mean["logprob"].item() == pytest.approx(0.01, rel=1e-5)
     # critics: 2 * error * (action, obs) only from the critic's loss: errors -18.4 and -20.4, action -1
     critic = learner.engine.layouts["critic"].views(learner.engine.adam_mean["critic"])
@@ -258,6 +257,7 @@ def test_one_observation_is_a_batch_of_one(hidden_sizes: Any) -> None:
     torch.testing.assert_close(single.actions, batch.actions[1:2])
     q1, q2 = model.q_values(obs[1], actions[1])
     torch.testing.assert_close(torch.cat([q1, q2]), torch.stack(model.q_values(obs, actions))[:, 1])
+    assert model.sample_actions(obs[1]).actions.shape == (1, 2)
     sampled = model.sample_actions(obs)
     assert sampled.actions.abs().max() <= 1
     assert sampled.logprobs.shape == (4,)
@@ -274,7 +274,7 @@ def test_any_number_of_critics() -> None:
     noise = {name: torch.zeros(8, 1) for name in ("action", "next_action")}
     batch = random_batch()
     with torch.no_grad():
-        loss, _ = learner.critic_loss(learner.engine.first_seed, {**batch, "dones": torch.ones(8)}, noise)
+        loss, _ = learner.critic_loss(learner.engine.seed_groups(0), {**batch, "dones": torch.ones(8)}, noise)
         # all transitions end: the target is the reward for each of the five
         by_hand = (model.q_values(batch["obs"], batch["actions"]) - batch["rewards"][:, None]).square().mean(0).sum()
     assert loss.item() == pytest.approx(by_hand.item(), rel=1e-5)

@@ -65,7 +65,7 @@ class Network:
         # functional_call in few lines: its checks cost more than a small network's forward pass.
         before = [parameters[name] for parameters, name, _ in self._slots]
         for parameters, name, full_name in self._slots:
-            parameters[name] = params[full_name]  # type: ignore[assignment]
+            parameters[name] = params[full_name]
         try:
             return self.module(*inputs)
         finally:
@@ -251,7 +251,7 @@ class Learner:
 
     def _members(self, models: Sequence[nn.Module]) -> dict[str, list[dict[str, Tensor]]]:
         """Per group, every seed's tensors: networks, then target copies, then scalars."""
-        members = {
+        members: dict[str, list[dict[str, Tensor]]] = {
             group: [dict(self.modules(model)[group].named_parameters()) for model in models]
             for group in self.modules(models[0])
         }

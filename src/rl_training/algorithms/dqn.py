@@ -1,16 +1,17 @@
-"""DQN: Mnih et al., "Human-level control through deep reinforcement learning", 2015; double: van Hasselt et al., 2016."""
+"""DQN: Mnih et al., "Human-level control through deep reinforcement learning", 2015 (double: van Hasselt, 2016)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from rl_training.algorithms.base import Batch, Groups, Learner, Metrics, Noise, OffPolicySettings, Phase
 from rl_training.algorithms.losses import chosen, huber, td_target
-from rl_training.core.fields import at_least, above, setting, within
+from rl_training.core.fields import above, at_least, setting, within
 from rl_training.core.schedules import linear
 from rl_training.core.types import EnvShape
 from rl_training.models.mlp_q_network import MLPQNetwork
@@ -50,7 +51,7 @@ class DQN(Learner):
     title = "Deep Q-network, with the double-Q switch"
     discrete_actions = True
     settings_type = DQNSettings
-    targets = {"target": "q"}
+    targets: ClassVar[Mapping[str, str]] = {"target": "q"}
 
     def __init__(self, *, q_network: nn.Module | None = None, **keywords: Any) -> None:
         super().__init__(model=keywords.pop("model", q_network), **keywords)

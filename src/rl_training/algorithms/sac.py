@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +55,7 @@ class SAC(Learner):
     name = "sac"
     title = "Soft actor-critic with a tuned or fixed temperature and any number of critics"
     settings_type = SACSettings
-    targets = {"target": "critic"}
+    targets: ClassVar[Mapping[str, str]] = {"target": "critic"}
 
     @classmethod
     def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:

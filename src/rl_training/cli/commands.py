@@ -29,7 +29,9 @@ def add_all(subparsers: Any) -> None:
                        help="any field of the config, e.g. algo_kwargs.gamma=0.98 (repeatable)")  # fmt: skip
     _add_run_options(train)
 
-    resume = _command(subparsers, "resume", run_resume, "go on with a run that was stopped, killed or is to be extended")
+    resume = _command(
+        subparsers, "resume", run_resume, "go on with a run that was stopped, killed or is to be extended"
+    )
     resume.add_argument("target", nargs="?", metavar="RUN", help="a run directory or a checkpoint")
     resume.add_argument("--checkpoint", metavar="PATH", help="the same, as an option")
     resume.add_argument("--total-timesteps", type=_whole, metavar="N", help="extend the run to this many steps")
@@ -151,7 +153,8 @@ def _report_run(words: Words, result: Any) -> int:
         summary = summarize(means)
         low, high = summary["interval"]
         lines.append(
-            f"return     {summary['iqm']:.1f} (interquartile mean of {len(means)} seeds, 95% interval {low:.1f} to {high:.1f})"
+            f"return     {summary['iqm']:.1f} (interquartile mean of {len(means)} seeds, "
+            f"95% interval {low:.1f} to {high:.1f})"
         )
     elif means:
         lines.append(f"return     {metrics['eval_return_mean']:.1f} +- {metrics['eval_return_std']:.1f} "
@@ -169,7 +172,8 @@ def run_evaluate(words: Words) -> int:
     from rl_training.runtime.workflows import evaluate_checkpoint
 
     metrics = evaluate_checkpoint(_target(words), words.num_episodes, words.device, env_id=words.env)
-    text = f"return {metrics['eval_return_mean']:.2f} +- {metrics['eval_return_std']:.2f} ({metrics['eval_episodes']} episodes)"
+    mean, std = metrics["eval_return_mean"], metrics["eval_return_std"]
+    text = f"return {mean:.2f} +- {std:.2f} ({metrics['eval_episodes']} episodes)"
     if "summary" in metrics:
         low, high = metrics["summary"]["interval"]
         text += f"\ninterquartile mean over seeds {metrics['summary']['iqm']:.2f}, 95% interval {low:.2f} to {high:.2f}"
@@ -205,7 +209,11 @@ def run_list(words: Words) -> int:
     from rl_training.resources import ASSETS, packaged_configs
 
     algorithms = [
-        {"name": spec.name, "title": spec.learner.title, "actions": "discrete" if spec.learner.discrete_actions else "continuous"}
+        {
+            "name": spec.name,
+            "title": spec.learner.title,
+            "actions": "discrete" if spec.learner.discrete_actions else "continuous",
+        }
         for spec in list_algorithm_specs()
     ]
     configs = [str(path.relative_to(ASSETS)) for path in packaged_configs()]

@@ -17,7 +17,12 @@ def examine() -> list[dict[str, Any]]:
 
     add("python", "ok", f"{platform.python_version()} on {platform.platform()}")
     _torch(add)
-    for package, extra in (("gymnasium", None), ("mujoco", "mujoco"), ("Box2D", "box2d"), ("tensorboard", "tensorboard")):
+    for package, extra in (
+        ("gymnasium", None),
+        ("mujoco", "mujoco"),
+        ("Box2D", "box2d"),
+        ("tensorboard", "tensorboard"),
+    ):
         try:
             add(package, "ok", importlib.metadata.version(package.lower() if package != "Box2D" else "box2d"))
         except importlib.metadata.PackageNotFoundError:

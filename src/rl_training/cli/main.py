@@ -1,4 +1,4 @@
-"""Parse, call, print. Results go to stdout, everything else to stderr; a mistake in the input is one line and exit 2."""
+"""Parse, call, print. Results go to stdout, the rest to stderr; a mistake in the input is one line and exit 2."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of our output went away (`| head`): nothing is wrong; keep the interpreter from complaining at exit.
+        # The reader of our output went away (`| head`): keep the interpreter from complaining about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:

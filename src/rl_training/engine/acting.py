@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import vmap
 
+from rl_training.engine.compilation import compile_once
 from rl_training.engine.engine import Engine
 
 Array = NDArray[Any]
@@ -21,12 +22,13 @@ class Acting:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self._programs: dict[Any, Callable[[list[Tensor]], Tensor]] = {}
         self._graphs: dict[Any, tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]] = {}
 
     @torch.no_grad()
     def __call__(self, name: str, policy: Callable[..., Tensor], *inputs: Array) -> Array:
         if self.engine.device.type != "cuda":
-            return self._run(policy, [torch.from_numpy(value) for value in inputs]).numpy()
+            return self._on_host(name, policy, [torch.from_numpy(value) for value in inputs]).numpy()
         key = (name, *(value.shape for value in inputs))
         if key not in self._graphs:
             self._graphs[key] = self._capture(policy, inputs)
@@ -36,10 +38,23 @@ class Acting:
         graph.replay()
         return output.cpu().numpy()
 
+    def _on_host(self, name: str, policy: Callable[..., Tensor], inputs: list[Tensor]) -> Tensor:
+        # Collecting data is one small batch, a million times; evaluation is a few larger ones.
+        if not self.engine.compiled or name != "explore":
+            return self._run(policy, inputs)
+        shape = inputs[0].shape
+        if shape not in self._programs:
+
+            def program(inputs: list[Tensor]) -> Tensor:
+                return self._run(policy, inputs)
+
+            self._programs[shape] = compile_once(program, self.engine.backend)
+        return self._programs[shape](inputs)
+
     def _run(self, policy: Callable[..., Tensor], inputs: list[Tensor]) -> Tensor:
         if len(self.engine.seeds) > 1:
             return vmap(policy)(self.engine.groups(), *inputs)
-        return policy(self.engine.first_seed, *(value[0] for value in inputs)).unsqueeze(0)
+        return policy(self.engine.seed_groups(0), *(value[0] for value in inputs)).unsqueeze(0)
 
     def _capture(self, policy: Callable[..., Tensor], inputs: tuple[Array, ...]) -> Any:
         device = self.engine.device

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,8 +14,9 @@ from torch.func import grad_and_value, vmap
 
 from rl_training.core.rng import STREAM_IDS, stream
 from rl_training.engine import device_rng
+from rl_training.engine.compilation import compile_once
 from rl_training.engine.groups import Layout, Params
-from rl_training.engine.optimizers import adam_, clip_per_seed
+from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
 
 Groups = dict[str, Params]
 Batch = dict[str, Tensor]
@@ -48,8 +48,10 @@ class NoiseSpec:
 class Source(Protocol):
     """Where batches come from: a replay buffer or a data set, one row axis per seed."""
 
-    size: int
     size_tensor: Tensor
+
+    @property
+    def size(self) -> int: ...
 
     def gather(self, indices: Tensor) -> Batch:
         """(seeds, batch) row numbers, or (n, seeds, batch), to tensors with those leading axes."""
@@ -99,7 +101,8 @@ class Engine:
         trained = [group for phase in self.phases for group in phase.groups]
         self.adam_mean = {group: torch.zeros_like(self.flat[group]) for group in trained}
         self.adam_square = {group: torch.zeros_like(self.flat[group]) for group in trained}
-        self.phase_steps = torch.zeros(len(self.phases), dtype=torch.int64, device=device)
+        self.beta_powers = torch.ones(len(self.phases), 2, dtype=torch.float64, device=device)
+        self.betas = torch.tensor(BETAS, dtype=torch.float64, device=device)
         self.rates = torch.zeros(len(self.phases), dtype=torch.float64, device=device)
         self.rate_values: list[float] = []
         self.update_count = 0
@@ -112,7 +115,7 @@ class Engine:
         self.metric_counts = [0] * len(self.phases)
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._views = self._make_views()
-        self.first_seed: Groups = _first(self._views)
+        self._first_seed: Groups = _first(self._views)
 
     # --- what the losses see -------------------------------------------------------------------------------------
     def groups(self) -> Groups:
@@ -125,6 +128,8 @@ class Engine:
         return {name: layout.views(self.flat[name]) for name, layout in self.layouts.items()}
 
     def seed_groups(self, index: int) -> Groups:
+        if index == 0 and not torch.compiler.is_compiling():
+            return self._first_seed
         return {group: {k: v[index] for k, v in params.items()} for group, params in self.groups().items()}
 
     def pattern(self, update: int) -> Pattern:
@@ -157,14 +162,14 @@ class Engine:
             grads, metrics = self._gradients(phase, self.groups(), batch, noise)
             if self.max_grad_norm is not None:
                 grads = clip_per_seed(grads, self.layouts, self.max_grad_norm)
-            self.phase_steps[number].add_(1)
+            self.beta_powers[number].mul_(self.betas)
             for group in phase.groups:
                 adam_(
                     self.flat[group],
                     self.layouts[group].flatten(grads[group]),
                     self.adam_mean[group],
                     self.adam_square[group],
-                    self.phase_steps[number],
+                    self.beta_powers[number],
                     self.rates[number],
                     self.adam_eps,
                 )
@@ -187,24 +192,16 @@ class Engine:
                 self.metric_sums.append(torch.zeros(len(names), len(self.seeds), device=self.device))
                 self.metric_latest.append(torch.full((len(names), len(self.seeds)), torch.nan, device=self.device))
 
-    def _program(self, pattern: Pattern) -> Callable[[Batch, Noise], None]:
-        """`_update` for one pattern, compiled if asked for."""
-        if pattern not in self._programs:
+    def _program(self, pattern: Pattern, batch: Batch) -> Callable[[Batch, Noise], None]:
+        """`_update` for one pattern and batch size, compiled if asked for."""
+        key = (pattern, batch["obs"].shape) if self.compiled else pattern
+        if key not in self._programs:
 
             def program(batch: Batch, noise: Noise) -> None:
                 self._update(pattern, batch, noise)
 
-            self._programs[pattern] = self._maybe_compile(program)
-        return self._programs[pattern]
-
-    def _maybe_compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if not self.compiled:
-            return function
-        # A code object of its own: Dynamo counts recompilations per code object, over all engines of the process.
-        own = types.FunctionType(
-            function.__code__.replace(), function.__globals__, function.__name__, None, function.__closure__
-        )
-        return torch.compile(own, dynamic=False, fullgraph=True, backend=self.backend)
+            self._programs[key] = compile_once(program, self.backend) if self.compiled else program
+        return self._programs[key]
 
     @torch.no_grad()
     def update(self, batch: Batch, noise: Noise, pattern: Pattern | None = None) -> None:
@@ -212,7 +209,7 @@ class Engine:
         if not self.metric_names:
             self._learn_metric_names(batch, noise)
         pattern = pattern or self.pattern(self.update_count + 1)
-        self._program(pattern)(batch, noise)
+        self._program(pattern, batch)(batch, noise)
         self._count(pattern)
 
     def _count(self, pattern: Pattern) -> None:
@@ -233,7 +230,9 @@ class Engine:
             self.update(batch, self.host_noise(noise))
 
     def host_indices(self, size: int, count: int, batch_size: int) -> Tensor:
-        rows = [stream(seed, "replay", self.update_count).integers(size, size=(count, batch_size)) for seed in self.seeds]
+        rows = [
+            stream(seed, "replay", self.update_count).integers(size, size=(count, batch_size)) for seed in self.seeds
+        ]
         return torch.from_numpy(np.stack(rows, 1))
 
     def host_noise(self, specs: Mapping[str, NoiseSpec]) -> Noise:
@@ -264,9 +263,7 @@ class Engine:
         size = source.size_tensor
         return torch.minimum((random.double() * size).long(), size - 1)
 
-    def _train_captured(
-        self, source: Source, count: int, batch_size: int, noise: Mapping[str, NoiseSpec]
-    ) -> None:
+    def _train_captured(self, source: Source, count: int, batch_size: int, noise: Mapping[str, NoiseSpec]) -> None:
         chunk = count if count <= LARGEST_GRAPH else 1
         for _ in range(count // chunk):
             patterns = tuple(self.pattern(self.update_count + 1 + i) for i in range(chunk))
@@ -290,7 +287,7 @@ class Engine:
                 batch = source.gather(self._device_indices(source, batch_size))
                 self._update(pattern, batch, self._device_noise(noise))
 
-            return self._maybe_compile(sampled_update)
+            return compile_once(sampled_update, self.backend) if self.compiled else sampled_update
 
         functions = {pattern: make(pattern) for pattern in set(patterns)}
         state = self._mutable()
@@ -315,7 +312,7 @@ class Engine:
             *self.flat.values(),
             *self.adam_mean.values(),
             *self.adam_square.values(),
-            self.phase_steps,
+            self.beta_powers,
             self.count_tensor,
             self.first_bad,
             *self.metric_sums,
@@ -336,7 +333,7 @@ class Engine:
         return LatestMetrics(names, torch.cat(self.metric_latest))
 
     def mean_metrics(self) -> list[dict[str, float | None]]:
-        """Per seed, the mean of each metric since the last call; None where the phase has not run. Waits for the device."""
+        """Per seed, the mean of each metric since the last call; None where it has not run. Waits for the device."""
         rows: list[dict[str, float | None]] = [{} for _ in self.seeds]
         for number, names in enumerate(self.metric_names):
             count = self.metric_counts[number]
@@ -359,7 +356,7 @@ class Engine:
             for group, flat in buffers.items():
                 for name, view in self.layouts[group].views(flat).items():
                     state[f"{kind}.{group}.{name}"] = view
-        state["phase_steps"] = self.phase_steps
+        state["beta_powers"] = self.beta_powers
         state["update_count"] = self.count_tensor
         state["first_bad"] = self.first_bad
         state["metric_counts"] = torch.tensor(self.metric_counts)
@@ -379,7 +376,9 @@ class Engine:
             raise ValueError(f"state does not fit this learner: {', '.join(odd[:4])}{' …' if len(odd) > 4 else ''}")
         for name, tensor in mine.items():
             if tensor.shape != state[name].shape:
-                raise ValueError(f"{name} has shape {tuple(state[name].shape)}, this learner's is {tuple(tensor.shape)}")
+                raise ValueError(
+                    f"{name} has shape {tuple(state[name].shape)}, this learner's is {tuple(tensor.shape)}"
+                )
         for name, tensor in mine.items():
             tensor.copy_(state[name])
         self.metric_counts = [int(count) for count in state["metric_counts"]]

@@ -13,21 +13,25 @@ from torch import Tensor
 
 from rl_training.engine.groups import Layout
 
-BETA1, BETA2 = 0.9, 0.999
+BETAS = (0.9, 0.999)
 
 
-def adam_(flat: Tensor, grad: Tensor, mean: Tensor, square: Tensor, step: Tensor, rate: Tensor, eps: float) -> None:
-    """One step in place. `step` already counts this one; the bias corrections need float64 for small steps."""
-    mean.lerp_(grad, 1 - BETA1)
-    square.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
-    exact_step = step.to(torch.float64)
-    correction1 = 1 - torch.pow(BETA1, exact_step)
-    correction2 = (1 - torch.pow(BETA2, exact_step)).sqrt()
-    denominator = square.sqrt().div_(correction2.to(torch.float32)).add_(eps)
-    flat.sub_(mean.div(denominator).mul_((rate / correction1).to(torch.float32)))
+def adam_(flat: Tensor, grad: Tensor, mean: Tensor, square: Tensor, powers: Tensor, rate: Tensor, eps: float) -> None:
+    """One step in place. `powers` holds beta1 and beta2 to the number of steps, this one included, in float64.
+
+    They are carried along and multiplied: computed here, a compiler would take the power anew for every few elements.
+    """
+    mean.lerp_(grad, 1 - BETAS[0])
+    square.mul_(BETAS[1]).addcmul_(grad, grad, value=1 - BETAS[1])
+    step_size = (rate / (1 - powers[0])).to(torch.float32)
+    correction = (1 - powers[1]).sqrt().to(torch.float32)
+    denominator = square.sqrt().div_(correction).add_(eps)
+    flat.sub_(mean.div(denominator).mul_(step_size))
 
 
-def clip_per_seed(grads: Mapping[str, Mapping[str, Tensor]], layouts: Mapping[str, Layout], max_norm: float) -> dict[str, dict[str, Tensor]]:
+def clip_per_seed(
+    grads: Mapping[str, Mapping[str, Tensor]], layouts: Mapping[str, Layout], max_norm: float
+) -> dict[str, dict[str, Tensor]]:
     """Scale each seed's gradient, over all groups of the phase, down to `max_norm`; seeds never mix."""
     squares = []
     for group, tensors in grads.items():

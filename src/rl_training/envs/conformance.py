@@ -1,4 +1,4 @@
-"""A look at an environment before hours are spent in it: the API, finite numbers, and whether a replay comes back equal."""
+"""A look at an environment before hours are spent in it: the API, finite numbers, exact replay."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: s
             choice = action.to_env(rng.integers(action.dim, size=1))[0]
         else:
             choice = action.to_env(rng.uniform(-1, 1, (1, action.dim)))[0]
-        answer = _call(name, "step", lambda choice=choice: env.step(choice))  # type: ignore[misc]
+        answer = _call(name, "step", lambda choice=choice: env.step(choice))
         if not (isinstance(answer, tuple) and len(answer) == 5):
             raise UserError(
                 f"environment {name!r}: step must return (observation, reward, terminated, truncated, info), "

@@ -21,6 +21,8 @@ class ObservationCodec:
     def __init__(self, space: spaces.Space[Any]) -> None:
         self.space = space
         self.one_hot = 0
+        self.shape: tuple[int, ...]
+        self.dtype: np.dtype[Any]
         if isinstance(space, spaces.Box):
             if space.dtype == np.uint8 and len(space.shape) == 3:
                 self.shape, self.dtype = tuple(space.shape), np.dtype(np.uint8)
@@ -114,7 +116,7 @@ def space_from_dict(values: dict[str, Any]) -> spaces.Space[Any]:
     bounds = []
     for name in ("low", "high"):
         numbers = np.array([float(text) for text in values[name]])
-        bounds.append((np.full(shape, numbers[0]) if len(numbers) == 1 else numbers.reshape(shape)))
+        bounds.append(np.full(shape, numbers[0]) if len(numbers) == 1 else numbers.reshape(shape))
     dtype = np.dtype(values["dtype"])
     if dtype.kind not in "fiu":
         raise ValueError(f"dtype must be a number type, got {dtype}")

@@ -8,6 +8,7 @@ kept here; a `Stepper` steps the environments, in this process or in workers, wi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -75,9 +76,9 @@ class SeededEnvs:
     def step(self, actions: Array, active: Array | None = None) -> None:
         """One step in every (active) environment; results in `next_obs`, `rewards`, `terminated`, `truncated`."""
         env_actions = self.action.to_env(actions)
-        for row, log in enumerate(self.logs):
-            if active is None or active[row]:
-                log.append(env_actions[row])
+        for log, action, acts in zip(self.logs, env_actions, repeat(True) if active is None else active, strict=False):
+            if acts:
+                log.append(action)
         try:
             self.stepper.step(env_actions, active, self.next_obs, self.rewards, self.terminated, self.truncated)
         except RowsFailed as failed:

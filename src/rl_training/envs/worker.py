@@ -72,7 +72,7 @@ class LocalStepper:
                 if histories is not None:
                     for action in histories[position]:
                         steps += 1
-                        value, *_ = env.step(action)
+                        value, *_ = env.step(action.copy())
                         self.observation.encode(value, obs[row])
             except Exception as error:
                 call, when = ("step", " while replaying") if steps else ("reset", "")
@@ -86,7 +86,8 @@ class LocalStepper:
             if active is not None and not active[row]:
                 continue
             try:
-                value, reward, terminated[row], truncated[row], _ = env.step(actions[row])
+                # A copy: the parent's log of actions must survive an environment that writes into its argument.
+                value, reward, terminated[row], truncated[row], _ = env.step(actions[row].copy())
                 encode(value, obs[row])
                 rewards[row] = reward
             except Exception as error:

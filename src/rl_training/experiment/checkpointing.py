@@ -144,7 +144,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise DamagedCheckpoint(f"{path}: {MANIFEST} damaged")
     if isinstance(manifest.get("format"), int) and manifest["format"] > FORMAT:
         raise UserError(f"{path}: written by rl_training {manifest.get('library')}, this is {__version__}")
-    files, step = manifest["files"], manifest.get("step")
+    files, step = manifest["files"], manifest.get("step", 0)
     if read_bytes(path / MANIFEST) != _rewritten(manifest):
         raise DamagedCheckpoint(f"{path}: {MANIFEST} damaged (sha256)")
     for name, entry in files.items():

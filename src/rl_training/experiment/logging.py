@@ -56,7 +56,7 @@ class TensorBoard:
         except ImportError as error:
             raise UserError("tensorboard is not installed; pip install 'rl-training[tensorboard]'") from error
         self._writers = {
-            seed: SummaryWriter(str(run_dir / "tensorboard" / f"seed_{seed}"), purge_step=step or None)  # type: ignore[no-untyped-call]
+            seed: SummaryWriter(str(run_dir / "tensorboard" / f"seed_{seed}"), purge_step=step or None)
             for seed in seeds
         }
 
@@ -64,8 +64,8 @@ class TensorBoard:
         writer = self._writers[row["seed"]]
         for name, value in row.items():
             if "/" in name and isinstance(value, (int, float)):
-                writer.add_scalar(name, value, row["step"])  # type: ignore[no-untyped-call]
+                writer.add_scalar(name, value, row["step"])
 
     def close(self) -> None:
         for writer in self._writers.values():
-            writer.close()  # type: ignore[no-untyped-call]
+            writer.close()

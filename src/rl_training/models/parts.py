@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +47,7 @@ class StackedMLP(nn.Module):
     def __init__(self, members: int, n_in: int, hidden_sizes: Sequence[int], n_out: int) -> None:
         super().__init__()
         sizes = [n_in, *hidden_sizes, n_out]
-        self.layers = nn.ModuleList(StackedLinear(members, a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+        self.layers = nn.ModuleList(StackedLinear(members, a, b) for a, b in pairwise(sizes))
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, n_in) -> (members, batch, n_out)."""

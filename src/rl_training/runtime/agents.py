@@ -20,7 +20,13 @@ from rl_training.core.checks import ConfigError, UserError
 from rl_training.core.fields import parse
 from rl_training.core.types import EnvShape
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict, space_to_dict
-from rl_training.experiment.checkpointing import Checkpoint, load_checkpoint, load_tensors, newest_checkpoint, pack_tensors
+from rl_training.experiment.checkpointing import (
+    Checkpoint,
+    load_checkpoint,
+    load_tensors,
+    newest_checkpoint,
+    pack_tensors,
+)
 from rl_training.experiment.config import TrainConfig, config_from_dict
 from rl_training.experiment.files import read_bytes, replace_file
 from rl_training.runtime.choices import choose_device
@@ -124,7 +130,9 @@ def load_agent(path: str | Path, device: str = "cpu") -> Agent:
     data = read_bytes(path)
     about = _about(data, path)
     tensors = load_tensors(data, path)
-    if about.get("sha256") != _digest(about, tensors) or data != pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)}):
+    if about.get("sha256") != _digest(about, tensors) or data != pack_tensors(
+        tensors, {KEY: json.dumps(about, sort_keys=True)}
+    ):
         raise UserError(f"{path}: damaged (sha256)")
     agent = _build(about, path, device)
     _load_parameters(agent, tensors, path)
@@ -190,5 +198,3 @@ def find_checkpoint(path: Path) -> tuple[Checkpoint, list[str]]:
     if not root.is_dir():
         raise UserError(f"{path}: no such run or checkpoint")
     return newest_checkpoint(root)
-
-

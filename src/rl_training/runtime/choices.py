@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ import torch
 from rl_training.algorithms.base import OffPolicySettings
 from rl_training.core.checks import UserError
 from rl_training.core.types import EnvShape
+from rl_training.envs.workers import choose_workers
 from rl_training.experiment.config import TrainConfig
 
 COMPILE_SECONDS = 60.0  # what compiling an update costs, generously
@@ -29,6 +31,7 @@ class Choices:
     device: str
     compiled: bool
     threads: int
+    workers: int = 0  # environment processes; results do not depend on it
     tf32: bool = True
     note: str | None = None
 
@@ -46,8 +49,11 @@ def choose(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) ->
     device = choose_device(config.device)
     compiled, note = _choose_compile(config, settings, shape, device)
     # A small update gains nothing from a second thread, and waits for it whenever the machine is busy.
-    threads = _cores() if _update_flops(config, settings, shape) > SMALL_UPDATE else 1
-    return Choices(device, compiled, config.threads or threads, note=note)
+    threads = cores() if _update_flops(settings, shape) > SMALL_UPDATE else 1
+    workers = config.workers
+    if workers is None:
+        workers = choose_workers(len(config.seed_list) * config.num_envs, cores())
+    return Choices(device, compiled, config.threads or threads, workers, note=note)
 
 
 def choose_device(name: str) -> str:
@@ -81,14 +87,17 @@ def _choose_compile(
 def _seconds_saved(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> float:
     steps = max(config.total_timesteps - settings.learning_starts, 0)
     updates = steps * settings.gradient_updates_per_step / settings.train_frequency
-    return updates * (EAGER_OVERHEAD + _update_flops(config, settings, shape) * SECONDS_PER_FLOP)
+    return updates * (EAGER_OVERHEAD + _update_flops(settings, shape) * SECONDS_PER_FLOP)
 
 
-def _update_flops(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> float:
-    """Forward and backward through one network of the given sizes: the scale of an update, not its exact cost."""
+def _update_flops(settings: OffPolicySettings, shape: EnvShape) -> float:
+    """One seed, forward and backward through one network: the scale of an update, not its exact cost.
+
+    The number of seeds is left out: a seed must run the same kernels alone as among others.
+    """
     sizes = [shape.obs_dim + shape.action_dim, *settings.hidden_sizes]
-    weights = sum(a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
-    return 6.0 * weights * settings.batch_size * len(config.seed_list)
+    weights = sum(a * b for a, b in pairwise(sizes))
+    return 6.0 * weights * settings.batch_size
 
 
 def compiler_present(device: str) -> bool:
@@ -96,7 +105,7 @@ def compiler_present(device: str) -> bool:
     return any(shutil.which(name) for name in (os.environ.get("CXX") or "g++", "clang++", "c++", "gcc"))
 
 
-def _cores() -> int:
+def cores() -> int:
     """The cores this process may use: more threads than that wait for each other at every operation."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

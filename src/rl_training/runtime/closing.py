@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rl_training.core.checks import UserError
 from rl_training.core.rng import episode_seed
 from rl_training.envs.factory import Env, EnvSource
+from rl_training.experiment.report import write_report
 from rl_training.experiment.video import write_video
 from rl_training.runtime.agents import Agent, load_agent
 from rl_training.runtime.session import Session
@@ -60,8 +61,6 @@ def _render(env: Env, name: str) -> Frame:
 
 def write_video_and_report(session: Session, show: bool) -> None:
     """Neither may fail the run: training is done and saved."""
-    from rl_training.experiment.report import write_report
-
     run_dir, seed = session.run_dir, session.seeds[0]
     if session.config.video:
         try:

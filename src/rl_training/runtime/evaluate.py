@@ -10,6 +10,7 @@ import numpy as np
 from rl_training.algorithms.base import Learner
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.vector import SeededEnvs
+from rl_training.runtime.choices import cores
 
 LARGEST_BATCH = 32  # episodes of one seed played at the same time
 FRESH_EPISODES = 1 << 30  # evaluations after training start here: episodes that no evaluation during training used
@@ -49,7 +50,10 @@ def _play(
     learner: Learner, source: EnvSource, seeds: Sequence[int], episodes: int, first_episode: int
 ) -> list[Evaluation]:
     """One episode in each of `episodes` environments per seed; finished rows are masked."""
-    envs = SeededEnvs(source, seeds, episodes, stream="eval_episode", first_episode=first_episode)
+    rows = len(seeds) * episodes
+    # Starting processes takes a second: only many environments on many cores win it back.
+    workers = cores() if rows >= 64 and cores() >= 4 else 0
+    envs = SeededEnvs(source, seeds, episodes, "eval_episode", first_episode, workers=workers)
     try:
         envs.reset_all()
         returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)

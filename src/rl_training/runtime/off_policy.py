@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.data.replay_buffer import Array, ReplayBuffer
 from rl_training.envs.vector import SeededEnvs
 from rl_training.runtime.session import Session
 
@@ -11,7 +11,7 @@ def run_off_policy(session: Session, envs: SeededEnvs, replay: ReplayBuffer) -> 
     learner, settings = session.learner, session.settings
     seeds, rows = len(session.seeds), envs.num_envs
 
-    def by_seed(array):  # type: ignore[no-untyped-def]
+    def by_seed(array: Array) -> Array:
         return array.reshape(seeds, rows, *array.shape[1:])
 
     while session.running():

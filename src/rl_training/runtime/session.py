@@ -1,4 +1,4 @@
-"""A run in progress: its counters, logs, evaluations and checkpoints. The loop calls it; it never changes what is learned."""
+"""A run in progress: its counters, logs, evaluations and checkpoints. It never changes what is learned."""
 
 from __future__ import annotations
 
@@ -153,7 +153,11 @@ class Session:
         first_bad = self.learner.engine.first_bad.tolist() if self.gradient_steps else []
         for seed, update in zip(self.seeds, first_bad, strict=False):
             if update >= 0 and str(seed) not in self.failed:
-                self.failed[str(seed)] = {"update": update, "step": self.step, "reason": "a loss became NaN or infinite"}
+                self.failed[str(seed)] = {
+                    "update": update,
+                    "step": self.step,
+                    "reason": "a loss became NaN or infinite",
+                }
                 self.display.note(f"seed {seed} failed: a loss became NaN or infinite at update {update}")
                 self.record.update(failed_seeds=self.failed)
         if len(self.failed) == len(self.seeds):
@@ -167,8 +171,15 @@ class Session:
         results = evaluate(self.learner, self.source, self.seeds, self.config.eval_episodes, self.step)
         self.last_evaluation, self.last_evaluation_step = results, self.step
         for index, (seed, one) in enumerate(zip(self.seeds, results, strict=True)):
-            self.evaluations_log.write({"step": self.step, "seed": seed, "returns": one.returns, "lengths": one.lengths})
-            row = {"step": self.step, "seed": seed, "eval/mean_reward": one.mean, "eval/mean_ep_length": float(np.mean(one.lengths))}
+            self.evaluations_log.write(
+                {"step": self.step, "seed": seed, "returns": one.returns, "lengths": one.lengths}
+            )
+            row = {
+                "step": self.step,
+                "seed": seed,
+                "eval/mean_reward": one.mean,
+                "eval/mean_ep_length": float(np.mean(one.lengths)),
+            }
             self._write(self.metrics_log, row)
             best = self.best[index]
             if best is None or one.mean > best:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from rl_training.algorithms.base import Learner, OffPolicySettings
-from rl_training.algorithms.catalogue import learner_class
+from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.checks import ConfigError, UserError
 from rl_training.core.fields import parse
 from rl_training.core.types import EnvShape, TrainResult
 from rl_training.data.replay_buffer import ReplayBuffer, replay_bytes
-from rl_training.envs.conformance import Conformance, check_environment
+from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvFactory, EnvSource
 from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
 from rl_training.experiment.checkpointing import Checkpoint, remove_leftovers
@@ -96,9 +96,7 @@ def train(
         record = RunRecord.create(run_dir, config, choices.to_dict())
         if not conformance.replays_exactly:
             record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
-        return _execute(
-            config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress, conformance
-        )
+        return _execute(config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress)
     finally:
         lock.release()
 
@@ -127,7 +125,7 @@ def resume(
         remove_leftovers(run_dir / "checkpoints")
         record.update(status="running", ended=None)
         return _execute(
-            config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress, None,
+            config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress,
             resumed=checkpoint, notes=notes,
         )  # fmt: skip
     finally:
@@ -144,32 +142,24 @@ def _execute(
     choices: Choices,
     callbacks: Sequence[Callback],
     show_progress: bool,
-    conformance: Conformance | None,
     resumed: Checkpoint | None = None,
     notes: Sequence[str] = (),
 ) -> TrainResult:
     device = choices.apply()
-    envs = SeededEnvs(source, config.seed_list, config.num_envs)
-    learner = cls.create(envs.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
-    replay = ReplayBuffer(
-        envs.shape,
-        capacity=min(settings.buffer_capacity, config.total_timesteps),
-        num_envs=config.num_envs,
-        seeds=len(config.seed_list),
-        device=device,
-    )
-    agent = Agent(config, learner, envs.observation, envs.action)
-    notices = [*notes, *([choices.note] if choices.note else [])]
-    if conformance is not None and not conformance.replays_exactly:
-        notices.append(f"resume: inexact ({NOT_REPLAYABLE})")
-    if settings.learning_starts >= config.total_timesteps:
-        notices.append(
-            f"learning_starts ({settings.learning_starts}) is not below total_timesteps "
-            f"({config.total_timesteps}): nothing will be learned"
-        )
     session: Session | None = None
-    with StopSignals() as signals:
-        try:
+    envs = SeededEnvs(source, config.seed_list, config.num_envs, workers=choices.workers)
+    try:
+        learner = cls.create(envs.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
+        replay = ReplayBuffer(
+            envs.shape,
+            capacity=min(settings.buffer_capacity, config.total_timesteps),
+            num_envs=config.num_envs,
+            seeds=len(config.seed_list),
+            device=device,
+        )
+        agent = Agent(config, learner, envs.observation, envs.action)
+        notices = [*notes, *_notices(config, settings, choices, record, envs)]
+        with StopSignals() as signals:
             if resumed is None:
                 envs.reset_all()
             elif not restore(resumed, learner, envs, replay):
@@ -185,18 +175,35 @@ def _execute(
             session.start()
             run_off_policy(session, envs, replay)
             session.end()
-        except EnvironmentFailure as failure:
-            replace_file(run_dir / "crash.json", to_json(failure.report))
-            record.end("failed", failure=str(failure))
-            raise TrainingFailure(f"{failure}; {run_dir / 'crash.json'} reproduces it") from failure
-        except TrainingFailure as failure:
-            record.end("failed", failure=str(failure))
-            raise
-        finally:
-            if session is not None:
-                session.close()
-            envs.close()
-        return _conclude(session, signals, show_progress)
+    except EnvironmentFailure as failure:
+        replace_file(run_dir / "crash.json", to_json(failure.report))
+        record.end("failed", failure=str(failure))
+        raise TrainingFailure(f"{failure}; {run_dir / 'crash.json'} reproduces it") from failure
+    except TrainingFailure as failure:
+        record.end("failed", failure=str(failure))
+        raise
+    finally:
+        if session is not None:
+            session.close()
+        envs.close()
+    return _conclude(session, signals, show_progress)
+
+
+def _notices(
+    config: TrainConfig, settings: OffPolicySettings, choices: Choices, record: RunRecord, envs: SeededEnvs
+) -> list[str]:
+    """What the user should know before the run starts."""
+    notices = [choices.note] if choices.note else []
+    if envs.note and config.workers:
+        notices.append(envs.note)
+    if record.values["resume"] == "inexact":
+        notices.append(f"resume: inexact ({record.values['resume_note']})")
+    if settings.learning_starts >= config.total_timesteps:
+        notices.append(
+            f"learning_starts ({settings.learning_starts}) is not below total_timesteps "
+            f"({config.total_timesteps}): nothing will be learned"
+        )
+    return notices
 
 
 def _note(session: Session | None, text: str) -> None:
@@ -225,8 +232,6 @@ def _conclude(session: Session, signals: StopSignals, show_progress: bool) -> Tr
 
 def check_fit(cls: type[Learner], shape: EnvShape, env_id: str) -> None:
     """The algorithm against the environment's spaces, with the algorithms that would fit."""
-    from rl_training.algorithms.catalogue import algorithm_names
-
     if cls.discrete_actions != shape.discrete:
         fitting = [name for name in algorithm_names() if learner_class(name).discrete_actions == shape.discrete]
         has = f"Discrete({shape.action_dim})" if shape.discrete else f"Box({shape.action_dim},)"
@@ -274,6 +279,3 @@ def copy_run(source: Path, target: Path, config: TrainConfig, offsets: dict[str,
 
 def with_changes(config: TrainConfig, **changes: Any) -> TrainConfig:
     return dataclasses.replace(config, **{name: value for name, value in changes.items() if value is not None})
-
-
-Note = Callable[[str], None]

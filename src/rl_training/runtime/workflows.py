@@ -31,7 +31,9 @@ def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvF
     return EnvSource(env_id or config.env_id, dict(config.env_kwargs), env_factory)
 
 
-def evaluate_agent(agent: Agent, source: EnvSource, num_episodes: int, first_episode: int = FRESH_EPISODES) -> dict[str, Any]:
+def evaluate_agent(
+    agent: Agent, source: EnvSource, num_episodes: int, first_episode: int = FRESH_EPISODES
+) -> dict[str, Any]:
     require(num_episodes >= 1, "num_episodes", f">= 1, got {num_episodes}")
     conformance = check_environment(source)
     if conformance.shape != agent.shape:
@@ -97,7 +99,7 @@ def resume_training(
     env_factory: EnvFactory | None = None,
     show_progress: bool = True,
 ) -> TrainResult:
-    """Go on from a run directory or a checkpoint, in the same directory unless `output_dir` or `run_suffix` is given."""
+    """Go on from a run directory or checkpoint, in the same directory unless `output_dir` or `run_suffix` is given."""
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path}: no such run or checkpoint")
@@ -125,5 +127,11 @@ def resume_training(
         run_dir = create_run_dir(config, run_suffix)
         trainer.copy_run(home, run_dir, config, checkpoint.state["offsets"])
     return trainer.resume(
-        checkpoint, config, run_dir, callbacks=callbacks, env_factory=env_factory, show_progress=show_progress, notes=notes
+        checkpoint,
+        config,
+        run_dir,
+        callbacks=callbacks,
+        env_factory=env_factory,
+        show_progress=show_progress,
+        notes=notes,
     )

@@ -1,0 +1,150 @@
+"""Learning proofs: train several seeds as one program, evaluate their best and final agents on fresh episodes.
+
+python benchmarks/learn.py NAME [--device auto] [--output benchmarks/results]     (NAME: one of PROOFS, or all)
+Writes <output>/<name>.json (every number), <name>.svg (the curve) and renews the table in <output>/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rl_training.cli import load_config
+from rl_training.core.statistics import summarize
+from rl_training.experiment.charts import CHART_CSS, Point, Series, line_chart
+from rl_training.experiment.registry import get_algorithm_spec
+from rl_training.experiment.runs import versions
+from rl_training.runtime.agents import load_agent
+from rl_training.runtime.workflows import env_source, evaluate_agent
+
+
+@dataclass(frozen=True)
+class Proof:
+    config: str
+    seeds: int
+    episodes: int  # fresh ones, for each agent
+    threshold: float  # what the interquartile mean of the best agents must reach
+    reference: str
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+PROOFS = {
+    "dqn-cartpole": Proof(
+        "configs/dqn/cartpole.yaml", 8, 100, 475.0, "500 (RL Zoo, 50k steps); 475 is Gymnasium's threshold"
+    ),
+    "sac-pendulum": Proof("configs/sac/pendulum.yaml", 8, 100, -200.0, "-157 +- 89 (RL Zoo, 20k steps)"),
+    "sac-halfcheetah-100k": Proof(
+        "configs/sac/halfcheetah.yaml", 16, 10, 3900.0, "4,601 (RL Zoo) to 4,926 (Dopamine) at 100k steps",
+        {"total_timesteps": 100_000},
+    ),
+}  # fmt: skip
+
+
+def prove(name: str, device: str) -> dict[str, Any]:
+    proof = PROOFS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        config = load_config(
+            proof.config, ["video=false", "checkpoint_interval=1000000"], output_dir=folder, device=device,
+            seeds=list(range(proof.seeds)), **proof.changes,
+        )  # fmt: skip
+        started = time.monotonic()
+        result = get_algorithm_spec(config.algo).train_fn(config)
+        seconds = time.monotonic() - started
+        fresh: dict[str, dict[str, float]] = {"best": {}, "final": {}}
+        for kind, means in fresh.items():
+            for seed in config.seed_list:
+                agent = load_agent(result.run_dir / "agents" / f"seed_{seed}_{kind}.safetensors")
+                evaluation = evaluate_agent(agent, env_source(config), proof.episodes)
+                means[str(seed)] = evaluation["eval_return_mean"]
+        rows = [json.loads(line) for line in (result.run_dir / "evaluations.jsonl").read_text().splitlines()]
+        record = json.loads((result.run_dir / "run.json").read_text())
+    summary = {kind: dict(summarize(list(means.values()))) for kind, means in fresh.items()}
+    return {
+        "name": name,
+        "config": {**config.to_dict(), "output_dir": "runs"},
+        "reference": proof.reference,
+        "threshold": proof.threshold,
+        "passed": summary["best"]["iqm"] >= proof.threshold,
+        "episodes_per_agent": proof.episodes,
+        "fresh_returns": fresh,
+        "summary": summary,
+        "train_seconds": seconds,
+        "seeds_x_steps_per_s": proof.seeds * config.total_timesteps / seconds,
+        "engine": record["engine"],
+        "versions": versions(),
+        "curve": [
+            {"step": row["step"], "seed": row["seed"], "mean": sum(row["returns"]) / len(row["returns"])}
+            for row in rows
+        ],
+    }
+
+
+def curve_svg(result: dict[str, Any]) -> str:
+    """The interquartile mean over seeds at each evaluation, with its interval."""
+    by_step: dict[int, list[float]] = {}
+    for row in result["curve"]:
+        by_step.setdefault(row["step"], []).append(row["mean"])
+    points = []
+    for step, values in sorted(by_step.items()):
+        summary = summarize(values)
+        points.append(Point(step, summary["iqm"], *summary["interval"]))
+    chart = line_chart([Series("evaluation", points, markers=True)], result["name"], "environment steps", "return")
+    svg = chart[chart.index("<svg") : chart.index("</svg>") + 6]
+    colours = "--accent:#2563eb;--accent-2:#d97706;--grid:#e3e6eb;--axis:#98a2b3;--muted:#475467;--card:#fff"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" style="background:#fff;{colours}" '
+    return svg.replace("<svg ", head, 1).replace(">", f"><style>{CHART_CSS}</style>", 1) + "\n"
+
+
+def table(folder: Path) -> str:
+    lines = [
+        "# Results",
+        "",
+        "Made by `benchmarks/learn.py`: greedy policy on fresh episodes, interquartile mean over seeds [interval].",
+        "",
+        "| proof | steps | seeds | episodes | best agent | final agent | wanted | reference | training time | device |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for path in sorted(folder.glob("*.json")):
+        result = json.loads(path.read_text())
+        if "fresh_returns" not in result:
+            continue
+        cells = []
+        for kind in ("best", "final"):
+            low, high = result["summary"][kind]["interval"]
+            cells.append(f"{result['summary'][kind]['iqm']:.1f} [{low:.1f}, {high:.1f}]")
+        lines.append(
+            f"| [{result['name']}]({result['name']}.svg) | {result['config']['total_timesteps']:,} | "
+            f"{result['summary']['best']['n']} | {result['episodes_per_agent']} | {cells[0]} | {cells[1]} | "
+            f">= {result['threshold']:g} | {result['reference']} | {result['train_seconds']:.0f} s | "
+            f"{result['engine']['device']} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="+", choices=[*PROOFS, "all"])
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    words = parser.parse_args()
+    words.output.mkdir(parents=True, exist_ok=True)
+    failed = []
+    for name in PROOFS if "all" in words.names else words.names:
+        result = prove(name, words.device)
+        (words.output / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+        (words.output / f"{name}.svg").write_text(curve_svg(result))
+        best, final = result["summary"]["best"], result["summary"]["final"]
+        print(f"{name}: best {best['iqm']:.1f} {best['interval']}, final {final['iqm']:.1f}", flush=True)
+        failed += [] if result["passed"] else [name]
+    (words.output / "README.md").write_text(table(words.output))
+    if failed:
+        raise SystemExit(f"below the threshold: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Lets two training programs take turns on the same cores: each runs a stretch of steps when it is told to."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+
+class Pacer:
+    """Call `step()` after every environment step. Between stretches the program waits for a line on stdin."""
+
+    def __init__(self, warm_up: int, stretch: int) -> None:
+        self.warm_up, self.stretch, self.count = warm_up, stretch, 0
+        self.answers = sys.stdout
+        sys.stdout = sys.stderr  # the answers are the only lines on stdout
+        self.started = 0.0
+
+    def step(self) -> None:
+        self.count += 1
+        past = self.count - self.warm_up
+        if past < 0 or past % self.stretch:
+            return
+        if past > 0:
+            self.answers.write(f"{self.stretch / (time.perf_counter() - self.started)}\n")
+        else:
+            self.answers.write("ready\n")
+        self.answers.flush()
+        if not sys.stdin.readline():
+            sys.exit(0)
+        self.started = time.perf_counter()
