@@ -3,12 +3,12 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-BENCH  ?= benchmarks/bench_cpu.py
+PEERS  ?= .venv-peers
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint wheel-test bench-cpu clean
+.PHONY: help setup demo test lint wheel-test learn bench-cpu bench-gpu bench-disk clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "rl_training needs Python 3.10 or newer; try make PYTHON=python3.11")'
 	@echo "setup: installing into $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco,box2d,tensorboard]'
 	@touch $@
 	@echo "setup: done"
 
@@ -37,9 +37,24 @@ test: lint ## lint, tests and the wheel test: what CI runs
 wheel-test: $(STAMP) ## build the wheel and use it away from the checkout
 	@PYTHON=$(BIN)/python scripts/wheel_smoke.sh
 
-bench-cpu: $(STAMP) ## measure training speed on this CPU
-	$(BIN)/python $(BENCH)
+learn: $(STAMP) ## the learning proofs (hours on a CPU, minutes on a GPU), results in benchmarks/results
+	$(BIN)/python benchmarks/learn.py all
+
+bench-cpu: $(STAMP) $(PEERS)/.installed ## training speed, taking turns with stable-baselines3 on the same cores
+	$(BIN)/python benchmarks/bench_cpu.py --peer-python $(PEERS)/bin/python --output benchmarks/results/cpu-speed.json
+
+bench-gpu: $(STAMP) ## updates per second on a GPU
+	$(BIN)/python benchmarks/bench_gpu.py
+
+bench-disk: $(STAMP) ## memory of the replay and of a long run, cost of a checkpoint
+	$(BIN)/python benchmarks/memory.py --output benchmarks/results/memory.json
+	$(BIN)/python benchmarks/checkpoint_cost.py --output benchmarks/results/checkpoint-cost.json
+
+$(PEERS)/.installed: constraints.txt
+	@$(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt torch gymnasium mujoco imageio packaging stable-baselines3==2.9.2
+	@touch $@
 
 clean: ## remove .venv, caches and build products; runs/ stays
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -155,6 +155,7 @@ def test_config_defaults_and_positional_order() -> None:
     expected |= {"device": "cpu", "num_envs": 2, "eval_episodes": 0, "log_interval": 10, "checkpoint_interval": 20}
     expected |= {"tags": ["a"], "algo_kwargs": {"gamma": 1}, "env_kwargs": {}, "eval_interval": None}
     expected |= {"keep_checkpoints": 2, "seeds": [], "compile": "auto", "threads": None, "workers": None}
+    expected |= {"env_timeout": 300.0}
     expected |= {"video": True, "report": True, "tensorboard": False}
     assert config.to_dict() == expected
     assert list(config.to_dict()) == list(expected)

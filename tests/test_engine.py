@@ -12,9 +12,10 @@ from torch import Tensor
 
 from rl_training.algorithms.dqn import DQN
 from rl_training.engine.device_rng import normals, threefry, uniforms
-from rl_training.engine.engine import Engine, Phase
+from rl_training.engine.engine import Engine
 from rl_training.engine.groups import Layout
 from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
+from rl_training.engine.phases import Phase
 from rl_training.models.mlp_q_network import MLPQNetwork
 
 CPU = torch.device("cpu")
@@ -212,15 +213,15 @@ def test_metrics_are_means_over_the_interval_and_none_before_a_phase_ran() -> No
     """Seed 0: w = 1 at the first update and 0.9 at the second, so the losses are 2 * 1 and 4 * 0.9."""
     engine = quadratic_engine(seeds=2, starts=(1.0, -1.0))
     feed(engine, 2.0, 3.0)
-    first, second = engine.mean_metrics()
+    first, second = engine.metrics.take_means()
     assert first == {"loss": pytest.approx(2.0), "slow": None}
     assert second == {"loss": pytest.approx(-3.0), "slow": None}
     feed(engine, 4.0, 3.0)
     feed(engine, 4.0, 3.0)
-    first, _ = engine.mean_metrics()
+    first, _ = engine.metrics.take_means()
     assert first["loss"] == pytest.approx((4 * 0.9 + 4 * engine_weight_after(2.0, 4.0)) / 2, rel=1e-5)
     assert first["slow"] == pytest.approx(4.0), "one of the two updates ran the slow phase: its mean is over that one"
-    assert engine.mean_metrics()[0] == {"loss": None, "slow": None}, "reading starts a new interval"
+    assert engine.metrics.take_means()[0] == {"loss": None, "slow": None}, "reading starts a new interval"
 
 
 def engine_weight_after(*gradients: float) -> float:
@@ -236,12 +237,12 @@ def engine_weight_after(*gradients: float) -> float:
 def test_every_metric_key_is_there_after_the_first_update() -> None:
     engine = quadratic_engine()
     feed(engine, 2.0)
-    latest = engine.latest_metrics()
+    latest = engine.metrics.newest()
     assert set(latest) == {"loss", "slow"}
     assert latest["loss"] == pytest.approx(2.0)
     feed(engine, 5.0)
     assert latest["loss"] == pytest.approx(2.0), "a result keeps its own update's numbers"
-    assert engine.latest_metrics()["loss"] == pytest.approx(5.0 * 0.9)
+    assert engine.metrics.newest()["loss"] == pytest.approx(5.0 * 0.9)
 
 
 def test_a_phase_runs_at_each_multiple_only() -> None:

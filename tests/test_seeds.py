@@ -20,7 +20,8 @@ from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.fields import parse
 from rl_training.core.types import EnvShape, TrainResult
 from rl_training.data.replay_buffer import ReplayBuffer
-from rl_training.engine.engine import Engine, Phase
+from rl_training.engine.engine import Engine
+from rl_training.engine.phases import Phase
 from rl_training.experiment.checkpointing import load_checkpoint
 from rl_training.models.parts import StackedLinear
 from rl_training.runtime.choices import compiler_present

@@ -18,9 +18,11 @@ from rl_training.core.rng import stream
 from rl_training.core.schedules import Every, linear
 from rl_training.core.types import EnvShape, UpdateResult
 from rl_training.engine.acting import Acting
-from rl_training.engine.engine import Batch, Engine, Groups, Metrics, Noise, NoiseSpec, Phase, Source
+from rl_training.engine.engine import Engine
+from rl_training.engine.phases import Batch, Groups, Metrics, Noise, NoiseSpec, Phase, Source
 
 Array = NDArray[Any]
+MAX_LAYERS = 100
 Policy = str  # the name of a method that maps (groups, obs, noise, amount) to actions
 __all__ = ["Batch", "Groups", "Learner", "Metrics", "Network", "Noise", "NoiseSpec", "OffPolicySettings", "Phase"]
 
@@ -45,6 +47,7 @@ class OffPolicySettings:
         check(self)
         require(self.batch_size <= self.buffer_capacity, "batch_size", f"<= buffer_capacity ({self.buffer_capacity})")
         require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", "sizes >= 1")
+        require(len(self.hidden_sizes) <= MAX_LAYERS, "hidden_sizes", f"at most {MAX_LAYERS} sizes")
 
 
 class Network:
@@ -219,7 +222,7 @@ class Learner:
         noise = self.engine.host_noise(self.noise(tensors["obs"].shape[1]))
         self.engine.update(tensors, noise, pattern=(True,) * len(self.engine.phases))
         self._copy_targets(self.update_count if global_step is None else global_step)
-        return UpdateResult(1, self.engine.latest_metrics())
+        return UpdateResult(1, self.engine.metrics.newest())
 
     def _batch_tensor(self, name: str, value: Any) -> Tensor:
         tensor = torch.as_tensor(value, device=self.device)
@@ -245,9 +248,11 @@ class Learner:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         rest = dict(state)
-        last_step = int(rest.pop("last_step"))
+        last_step = rest.pop("last_step")
+        if last_step.shape or last_step.dtype != torch.int64 or last_step < 0:
+            raise ValueError("last_step must be one number >= 0")
         self.engine.load_state_dict(rest)
-        self.last_step = last_step
+        self.last_step = int(last_step)
 
     def _members(self, models: Sequence[nn.Module]) -> dict[str, list[dict[str, Tensor]]]:
         """Per group, every seed's tensors: networks, then target copies, then scalars."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from rl_training.engine.engine import Batch
+from rl_training.engine.phases import Batch
 
 
 def td_target(batch: Batch, gamma: float, next_value: Tensor) -> Tensor:

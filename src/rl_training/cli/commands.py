@@ -244,9 +244,12 @@ def run_demo(words: Words) -> int:
 
 def exit_code_of(error: Exception) -> int | None:
     """What a failed or stopped run exits with; None for anything unforeseen, which keeps its traceback."""
+    from rl_training.experiment.files import DISK_ERRORS
     from rl_training.runtime.session import TrainingFailure
     from rl_training.runtime.trainer import Stopped
 
     if isinstance(error, Stopped):
         return 128 + error.number
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+        return 1
     return 1 if isinstance(error, TrainingFailure) else None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from rl_training import __version__
 from rl_training.cli import commands
-from rl_training.core.checks import UserError, did_you_mean
+from rl_training.core.checks import Note, UserError, did_you_mean
 
 
 class Parser(argparse.ArgumentParser):
@@ -52,13 +53,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command is None:
             build_parser().print_help()
             return 0
-        return int(arguments.run(arguments) or 0)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return int(arguments.run(arguments) or 0)
     except SystemExit as leaving:  # --help and --version
         return int(leaving.code or 0)
     except UserError as error:
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -72,6 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"{'error: ' if code == 1 else ''}{error}", file=sys.stderr)
         return code
+
+
+def _show_warning(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
+    text = str(message) if issubclass(category, Note) else warnings.formatwarning(message, category, filename, lineno)
+    print(text.rstrip(), file=sys.stderr)
 
 
 def entry_point() -> Any:

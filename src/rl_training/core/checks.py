@@ -5,16 +5,24 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 _LONGEST_SHOWN_VALUE = 80
+_LONGEST_LINE = 300
 
 
 class UserError(ValueError):
-    """A mistake in the input: shown as one line without a traceback, exit code 2."""
+    """A mistake in the input: shown as one line without a traceback."""
+
+    exit_code: ClassVar[int] = 2
 
     def __init__(self, message: str, field_name: str | None = None) -> None:
         super().__init__(message)
         self.field_name = field_name
+
+
+class Note(UserWarning):
+    """Something the user should know: shown as one line by the command line."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +75,10 @@ def shown(value: object) -> str:
     except Exception:  # e.g. integers beyond Python's digit limit, cyclic or half-built objects
         return f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST_SHOWN_VALUE else text[: _LONGEST_SHOWN_VALUE - 3] + "..."
+
+
+def one_line(text: object) -> str:
+    """Words that came from a file or another library, fit for a message: one line, no control characters."""
+    line = "".join(char if char.isprintable() else " " for char in str(text)[: 4 * _LONGEST_LINE])
+    line = " ".join(line.split())
+    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 3] + "..."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import math
 import types
 import typing
@@ -25,6 +26,7 @@ Settings = TypeVar("Settings", bound="DataclassInstance")
 _ONE = {int: "an integer", float: "a number", bool: "true or false", str: "a string", Path: "a path"}
 _MANY = {int: "integers", float: "numbers", bool: "booleans", str: "strings", Path: "paths"}
 _LARGEST_INT = 2**63 - 1
+_hints = functools.cache(typing.get_type_hints)  # evaluates the annotations: once a class is enough
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +102,7 @@ def parse(cls: type[Settings], values: Mapping[str, Any], prefix: str = "") -> S
         for key in values
         if key not in init_fields
     ]
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     checked: dict[str, Any] = {}
     for name, field in init_fields.items():
         if name in values:
@@ -123,7 +125,7 @@ def parse(cls: type[Settings], values: Mapping[str, Any], prefix: str = "") -> S
 
 def check(instance: DataclassInstance) -> None:
     """Convert and check every field in place; to be called first in a (frozen) dataclass's `__post_init__`."""
-    hints = typing.get_type_hints(type(instance))
+    hints = _hints(type(instance))
     problems: list[Problem] = []
     for field in dataclasses.fields(instance):
         try:

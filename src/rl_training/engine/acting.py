@@ -25,8 +25,12 @@ class Acting:
         self._programs: dict[Any, Callable[[list[Tensor]], Tensor]] = {}
         self._graphs: dict[Any, tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]] = {}
 
-    @torch.no_grad()
     def __call__(self, name: str, policy: Callable[..., Tensor], *inputs: Array) -> Array:
+        # A seed whose networks became NaN is reported by the engine; until then it must not break its environments.
+        return np.nan_to_num(self._actions(name, policy, *inputs))
+
+    @torch.no_grad()
+    def _actions(self, name: str, policy: Callable[..., Tensor], *inputs: Array) -> Array:
         if self.engine.device.type != "cuda":
             return self._on_host(name, policy, [torch.from_numpy(value) for value in inputs]).numpy()
         key = (name, *(value.shape for value in inputs))

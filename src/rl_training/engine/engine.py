@@ -2,76 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
-from rl_training.core.rng import STREAM_IDS, stream
-from rl_training.engine import device_rng
+from rl_training.engine import drawing
 from rl_training.engine.compilation import compile_once
-from rl_training.engine.groups import Layout, Params
+from rl_training.engine.groups import Layout
+from rl_training.engine.metrics import MetricSums
 from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
-
-Groups = dict[str, Params]
-Batch = dict[str, Tensor]
-Noise = dict[str, Tensor]
-Metrics = dict[str, Tensor]
-Loss = Callable[[Groups, Batch, Noise], tuple[Tensor, Metrics]]
-Pattern = tuple[bool, ...]
+from rl_training.engine.phases import Batch, Groups, Metrics, Noise, NoiseSpec, Pattern, Phase, Source
 
 LARGEST_GRAPH = 32  # updates captured together; a longer burst replays the graph of one update
-
-
-@dataclass(frozen=True)
-class Phase:
-    """One loss and the groups it trains. The other groups reach the loss as they are and get no gradient."""
-
-    groups: tuple[str, ...]
-    loss: Loss
-    every: int = 1  # trained at each `every`-th update
-
-
-@dataclass(frozen=True)
-class NoiseSpec:
-    """Random numbers one update needs, per seed."""
-
-    kind: str  # "normal" or "uniform"
-    shape: tuple[int, ...]
-
-
-class Source(Protocol):
-    """Where batches come from: a replay buffer or a data set, one row axis per seed."""
-
-    size_tensor: Tensor
-
-    @property
-    def size(self) -> int: ...
-
-    def gather(self, indices: Tensor) -> Batch:
-        """(seeds, batch) row numbers, or (n, seeds, batch), to tensors with those leading axes."""
-
-
-class LatestMetrics(Mapping[str, float]):
-    """Metrics of the newest update of the first seed; reading one is what waits for the device."""
-
-    def __init__(self, names: Sequence[str], values: Tensor) -> None:
-        self._rows = {name: row for row, name in enumerate(names)}
-        self._values = values
-
-    def __getitem__(self, name: str) -> float:
-        return float(self._values[self._rows[name], 0])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
 
 class Engine:
@@ -109,10 +54,7 @@ class Engine:
         self.count_tensor = torch.zeros((), dtype=torch.int64, device=device)
         self.first_bad = torch.full((len(self.seeds),), -1, dtype=torch.int64, device=device)
         self.seed_tensor = torch.tensor(self.seeds, dtype=torch.int64, device=device)
-        self.metric_names: list[tuple[str, ...]] = []  # per phase, known after the first look at a batch
-        self.metric_sums: list[Tensor] = []
-        self.metric_latest: list[Tensor] = []
-        self.metric_counts = [0] * len(self.phases)
+        self.metrics = MetricSums(len(self.phases), len(self.seeds), device)
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._views = self._make_views()
         self._first_seed: Groups = _first(self._views)
@@ -154,7 +96,6 @@ class Engine:
         return _plain_gradients(loss, trained, frozen, batch, noise)
 
     def _update(self, pattern: Pattern, batch: Batch, noise: Noise) -> None:
-        seeds = len(self.seeds)
         self.count_tensor.add_(1)
         for number, phase in enumerate(self.phases):
             if not pattern[number]:
@@ -173,10 +114,7 @@ class Engine:
                     self.rates[number],
                     self.adam_eps,
                 )
-            values = torch.stack([metrics[name].reshape(seeds) for name in self.metric_names[number]])
-            self.metric_latest[number].copy_(values)
-            self.metric_sums[number].add_(values)
-            bad = ~values.isfinite().all(0) & (self.first_bad < 0)
+            bad = ~self.metrics.add(number, metrics) & (self.first_bad < 0)
             self.first_bad.copy_(torch.where(bad, self.count_tensor, self.first_bad))
         for target, source in self.polyak.items():
             self.flat[target].lerp_(self.flat[source], self.tau)
@@ -186,11 +124,7 @@ class Engine:
         groups = self.seed_groups(0)
         one_batch, one_noise = _first((batch, noise))
         with torch.no_grad():
-            for phase in self.phases:
-                names = tuple(sorted(phase.loss(groups, one_batch, one_noise)[1]))
-                self.metric_names.append(names)
-                self.metric_sums.append(torch.zeros(len(names), len(self.seeds), device=self.device))
-                self.metric_latest.append(torch.full((len(names), len(self.seeds)), torch.nan, device=self.device))
+            self.metrics.learn_names([list(phase.loss(groups, one_batch, one_noise)[1]) for phase in self.phases])
 
     def _program(self, pattern: Pattern, batch: Batch) -> Callable[[Batch, Noise], None]:
         """`_update` for one pattern and batch size, compiled if asked for."""
@@ -206,7 +140,7 @@ class Engine:
     @torch.no_grad()
     def update(self, batch: Batch, noise: Noise, pattern: Pattern | None = None) -> None:
         """One update on a given batch; every tensor has the seed axis in front."""
-        if not self.metric_names:
+        if not self.metrics.names:
             self._learn_metric_names(batch, noise)
         pattern = pattern or self.pattern(self.update_count + 1)
         self._program(pattern, batch)(batch, noise)
@@ -214,8 +148,7 @@ class Engine:
 
     def _count(self, pattern: Pattern) -> None:
         self.update_count += 1
-        for number, active in enumerate(pattern):
-            self.metric_counts[number] += active
+        self.metrics.count(pattern)
 
     # --- updates on sampled batches ------------------------------------------------------------------------------
     def train(self, source: Source, count: int, batch_size: int, noise: Mapping[str, NoiseSpec]) -> None:
@@ -230,38 +163,15 @@ class Engine:
             self.update(batch, self.host_noise(noise))
 
     def host_indices(self, size: int, count: int, batch_size: int) -> Tensor:
-        rows = [
-            stream(seed, "replay", self.update_count).integers(size, size=(count, batch_size)) for seed in self.seeds
-        ]
-        return torch.from_numpy(np.stack(rows, 1))
+        return drawing.host_indices(self.seeds, self.update_count, size, count, batch_size)
 
     def host_noise(self, specs: Mapping[str, NoiseSpec]) -> Noise:
-        if not specs:
-            return {}
-        rows: dict[str, list[Any]] = {name: [] for name in specs}
-        for seed in self.seeds:
-            rng = stream(seed, "noise", self.update_count)
-            for name, spec in specs.items():
-                draw = rng.standard_normal if spec.kind == "normal" else rng.random
-                rows[name].append(draw(spec.shape, dtype=np.float32))
-        if len(self.seeds) == 1:
-            return {name: torch.from_numpy(values[0]).unsqueeze(0).to(self.device) for name, values in rows.items()}
-        return {name: torch.from_numpy(np.stack(values)).to(self.device) for name, values in rows.items()}
+        return drawing.host_noise(self.seeds, self.update_count, specs, self.device)
 
-    def _device_noise(self, specs: Mapping[str, NoiseSpec]) -> Noise:
-        noise = {}
-        for number, (name, spec) in enumerate(specs.items()):
-            draw = device_rng.normals if spec.kind == "normal" else device_rng.uniforms
-            key = STREAM_IDS["noise"] + 256 * (number + 1)
-            flat = draw(self.seed_tensor, key, self.count_tensor, math.prod(spec.shape))
-            noise[name] = flat.view(len(self.seeds), *spec.shape)
-        return noise
-
-    def _device_indices(self, source: Source, batch_size: int) -> Tensor:
-        # floor(u * size), clamped: randint(high) would freeze the size into the graph.
-        random = device_rng.uniforms(self.seed_tensor, STREAM_IDS["replay"], self.count_tensor, batch_size)
-        size = source.size_tensor
-        return torch.minimum((random.double() * size).long(), size - 1)
+    def _draw(self, source: Source, batch_size: int, noise: Mapping[str, NoiseSpec]) -> tuple[Batch, Noise]:
+        """A batch and noise for the next update, drawn on the device."""
+        indices = drawing.device_indices(self.seed_tensor, self.count_tensor, source, batch_size)
+        return source.gather(indices), drawing.device_noise(self.seed_tensor, self.count_tensor, noise)
 
     def _train_captured(self, source: Source, count: int, batch_size: int, noise: Mapping[str, NoiseSpec]) -> None:
         chunk = count if count <= LARGEST_GRAPH else 1
@@ -279,13 +189,12 @@ class Engine:
         self, source: Source, batch_size: int, noise: Mapping[str, NoiseSpec], patterns: tuple[Pattern, ...]
     ) -> Callable[[], None]:
         """Sampling and all updates of a step as one CUDA graph that reads and writes the buffers in place."""
-        if not self.metric_names:
-            self._learn_metric_names(source.gather(self._device_indices(source, batch_size)), self._device_noise(noise))
+        if not self.metrics.names:
+            self._learn_metric_names(*self._draw(source, batch_size, noise))
 
         def make(pattern: Pattern) -> Callable[[], None]:
             def sampled_update() -> None:
-                batch = source.gather(self._device_indices(source, batch_size))
-                self._update(pattern, batch, self._device_noise(noise))
+                self._update(pattern, *self._draw(source, batch_size, noise))
 
             return compile_once(sampled_update, self.backend) if self.compiled else sampled_update
 
@@ -315,8 +224,8 @@ class Engine:
             self.beta_powers,
             self.count_tensor,
             self.first_bad,
-            *self.metric_sums,
-            *self.metric_latest,
+            *self.metrics.sums,
+            *self.metrics.latest,
         ]
 
     # --- between updates -----------------------------------------------------------------------------------------
@@ -327,23 +236,6 @@ class Engine:
 
     def copy_group(self, source: str, target: str) -> None:
         self.flat[target].copy_(self.flat[source])
-
-    def latest_metrics(self) -> LatestMetrics:
-        names = [name for phase in self.metric_names for name in phase]
-        return LatestMetrics(names, torch.cat(self.metric_latest))
-
-    def mean_metrics(self) -> list[dict[str, float | None]]:
-        """Per seed, the mean of each metric since the last call; None where it has not run. Waits for the device."""
-        rows: list[dict[str, float | None]] = [{} for _ in self.seeds]
-        for number, names in enumerate(self.metric_names):
-            count = self.metric_counts[number]
-            means = (self.metric_sums[number] / max(count, 1)).tolist()
-            for name, values in zip(names, means, strict=True):
-                for row, value in zip(rows, values, strict=True):
-                    row[name] = value if count else None
-            self.metric_sums[number].zero_()
-            self.metric_counts[number] = 0
-        return rows
 
     # --- state ---------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict[str, Tensor]:
@@ -359,40 +251,25 @@ class Engine:
         state["beta_powers"] = self.beta_powers
         state["update_count"] = self.count_tensor
         state["first_bad"] = self.first_bad
-        state["metric_counts"] = torch.tensor(self.metric_counts)
-        for number, names in enumerate(self.metric_names):
-            for row, name in enumerate(names):
-                state[f"metric_sum.{number}.{name}"] = self.metric_sums[number][row]
-                state[f"metric_latest.{number}.{name}"] = self.metric_latest[number][row]
-        return state
+        return {**state, **self.metrics.state()}
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        if not self.metric_names:
-            self._adopt_metric_names(state)
+        self.metrics.adopt_names(state)
         mine = self.state_dict()
         if set(mine) != set(state):
             odd = sorted(set(mine) ^ set(state))
             raise ValueError(f"state does not fit this learner: {', '.join(odd[:4])}{' …' if len(odd) > 4 else ''}")
         for name, tensor in mine.items():
-            if tensor.shape != state[name].shape:
-                raise ValueError(
-                    f"{name} has shape {tuple(state[name].shape)}, this learner's is {tuple(tensor.shape)}"
-                )
+            have, mine_is = (f"{one.dtype} {tuple(one.shape)}" for one in (state[name], tensor))
+            if have != mine_is:
+                raise ValueError(f"{name} is {have}, this learner's is {mine_is}")
+        if state["update_count"] < 0 or (state["metric_counts"] < 0).any():
+            raise ValueError("update_count and metric_counts must be >= 0")
         for name, tensor in mine.items():
             tensor.copy_(state[name])
-        self.metric_counts = [int(count) for count in state["metric_counts"]]
+        self.metrics.counts = [int(count) for count in state["metric_counts"]]
         self.update_count = int(state["update_count"])
-
-    def _adopt_metric_names(self, state: Mapping[str, Tensor]) -> None:
-        found = [key.split(".", 2) for key in state if key.startswith("metric_sum.")]
-        if not found:
-            return
-        for number in range(len(self.phases)):
-            names = tuple(sorted(name for _, phase, name in found if int(phase) == number))
-            self.metric_names.append(names)
-            self.metric_sums.append(torch.zeros(len(names), len(self.seeds), device=self.device))
-            self.metric_latest.append(torch.full((len(names), len(self.seeds)), torch.nan, device=self.device))
 
 
 def _plain_gradients(loss: Any, trained: Groups, frozen: Groups, batch: Batch, noise: Noise) -> tuple[Any, Metrics]:

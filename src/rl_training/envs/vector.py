@@ -7,6 +7,7 @@ kept here; a `Stepper` steps the environments, in this process or in workers, wi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
@@ -41,12 +42,14 @@ class SeededEnvs:
         first_episode: int = 0,
         render_mode: str | None = None,
         workers: int = 0,
-        worker_timeout: float = 300.0,
+        timeout: float = 300.0,
     ) -> None:
         self.seeds, self.num_envs, self.stream = tuple(seeds), num_envs, stream
         self.size = len(self.seeds) * num_envs
+        self.timeout = timeout  # seconds a step may take
+        self.busy_since: float | None = None  # when the step in progress began
         self.note: str | None = None  # why workers were asked for and are not used
-        self.stepper = self._make_stepper(source, render_mode, workers, worker_timeout)
+        self.stepper = self._make_stepper(source, render_mode, workers, timeout)
         self.observation, self.action = self.stepper.observation, self.stepper.action
         self.episodes = [first_episode] * self.size
         self.logs: list[list[Array]] = [[] for _ in range(self.size)]
@@ -79,10 +82,13 @@ class SeededEnvs:
         for log, action, acts in zip(self.logs, env_actions, repeat(True) if active is None else active, strict=False):
             if acts:
                 log.append(action)
+        self.busy_since = time.monotonic()
         try:
             self.stepper.step(env_actions, active, self.next_obs, self.rewards, self.terminated, self.truncated)
         except RowsFailed as failed:
             raise self._failure(failed) from failed.__cause__
+        finally:
+            self.busy_since = None
         self._check_finite()
 
     def advance(self) -> None:
@@ -93,18 +99,26 @@ class SeededEnvs:
             self._start_next(ended)
 
     def snapshot(self) -> dict[str, Any]:
-        """What it takes to stand here again: the open episode of every environment, and its observation as a check."""
+        """What it takes to stand here again: native state where there is one, else the open episode is replayed."""
         return {
             "episodes": list(self.episodes),
             "actions": [np.array(log) for log in self.logs],
+            "states": self.stepper.states(),
             "obs": self.obs.copy(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> bool:
-        """Replay the open episodes. False if an environment did not come back to the same observation."""
+        """False if an environment did not come back to the same state; its next episode starts then."""
         self.episodes = [int(episode) for episode in snapshot["episodes"]]
-        self._start(range(self.size), snapshot["actions"])
-        lost = [row for row in range(self.size) if self.obs[row].tobytes() != snapshot["obs"][row].tobytes()]
+        native = [row for row in range(self.size) if len(snapshot["states"][row])]
+        replayed = [row for row in range(self.size) if row not in native]
+        self._start(native)
+        arrived = self.stepper.set_states(native, [snapshot["states"][row] for row in native])
+        for row in native:
+            self.logs[row], self.obs[row] = list(snapshot["actions"][row]), snapshot["obs"][row]
+        self._start(replayed, [snapshot["actions"][row] for row in replayed])
+        lost = [row for row, exact in zip(native, arrived, strict=True) if not exact]
+        lost += [row for row in replayed if self.obs[row].tobytes() != snapshot["obs"][row].tobytes()]
         self._start_next(lost)
         return not lost
 
@@ -128,6 +142,13 @@ class SeededEnvs:
     def episode_seed(self, row: int) -> int:
         seed_index, env_index = divmod(row, self.num_envs)
         return episode_seed(self.seeds[seed_index], self.stream, env_index, self.episodes[row])
+
+    def hung(self) -> EnvironmentFailure | None:
+        """The failure to report if the step in progress has taken too long. Called from another thread."""
+        since = self.busy_since
+        if since is None or time.monotonic() - since < self.timeout:
+            return None
+        return self._failure(RowsFailed(range(self.size), f"step gave no answer for {self.timeout:g} s"))
 
     def _check_finite(self) -> None:
         if np.isfinite(self.rewards).all() and (self.observation.is_image or np.isfinite(self.next_obs).all()):

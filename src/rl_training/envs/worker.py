@@ -21,7 +21,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from rl_training.envs.factory import EnvSource
+from rl_training.envs.factory import Env, EnvSource
+from rl_training.envs.native import native_state, restore_native
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
 
 Array = NDArray[Any]
@@ -51,6 +52,12 @@ class Stepper(Protocol):
         self, actions: Array, active: Array | None, obs: Array, rewards: Array, terminated: Array, truncated: Array
     ) -> None:
         """One step in every (active) row; the other rows of the outputs are left as they are."""
+
+    def states(self) -> list[Array]:
+        """The native state of every row as bytes; empty where there is none."""
+
+    def set_states(self, rows: Sequence[int], states: Sequence[Array]) -> list[bool]:
+        """Put freshly started rows into native states; which of them arrived there exactly."""
 
     def close(self) -> None: ...
 
@@ -93,9 +100,23 @@ class LocalStepper:
             except Exception as error:
                 raise RowsFailed([row], f"step raised {type(error).__name__}: {error}") from error
 
+    def states(self) -> list[Array]:
+        found = [native_state(env) for env in self.envs]
+        return [np.empty(0, np.uint8) if state is None else state for state in found]
+
+    def set_states(self, rows: Sequence[int], states: Sequence[Array]) -> list[bool]:
+        return [_arrives(self.envs[row], state) for row, state in zip(rows, states, strict=True)]
+
     def close(self) -> None:
         for env in self.envs:
             env.close()
+
+
+def _arrives(env: Env, state: Array) -> bool:
+    try:
+        return restore_native(env, state)
+    except Exception:  # a state of another version or model: the caller restarts the episode and says so
+        return False
 
 
 class Layout:
@@ -200,6 +221,9 @@ def _serve(read_fd: int, write_fd: int) -> None:
                     command = json.loads(payload)
                     if command["do"] == "close":
                         return
+                    if command["do"] != "start":
+                        write_all(write_fd, json_frame(_exchange_states(stepper, command)))
+                        continue
                     _start(stepper, layout, command, read_frame(read_fd)[1])
                 write_all(write_fd, layout.reply)
             except RowsFailed as failed:
@@ -214,6 +238,13 @@ def _start(stepper: LocalStepper, layout: Layout, command: dict[str, Any], data:
     actions = np.frombuffer(data, layout.action_dtype).reshape(-1, *layout.action_shape)
     histories = np.split(actions, np.cumsum(command["steps"])[:-1])
     stepper.start(command["rows"], command["seeds"], histories, layout.obs)
+
+
+def _exchange_states(stepper: LocalStepper, command: dict[str, Any]) -> dict[str, Any]:
+    if command["do"] == "states":
+        return {"states": [state.tobytes().hex() for state in stepper.states()]}
+    states = [np.frombuffer(bytes.fromhex(text), np.uint8) for text in command["states"]]
+    return {"arrived": stepper.set_states(command["rows"], states)}
 
 
 def describe(spec: Any, observation: ObservationCodec, action: ActionCodec) -> dict[str, Any]:

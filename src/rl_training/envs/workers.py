@@ -7,49 +7,21 @@ the user's `__main__`, so scripts need no guard; what a worker cannot build stay
 from __future__ import annotations
 
 import json
-import os
-import select
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from rl_training.envs.factory import EnvSource
-from rl_training.envs.worker import (
-    ACTIONS,
-    HEADER,
-    JSON,
-    Array,
-    Layout,
-    LocalStepper,
-    RowsFailed,
-    describe,
-    json_frame,
-    read_exactly,
-    read_frame,
-    write_all,
-)
-
-# Not `-m`: that would put the current directory before the paths this process imports from.
-PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; del sys.argv[1:]; from rl_training.envs.worker import main; main()"
-SECONDS_TO_CLOSE = 5.0
+from rl_training.envs.worker import ACTIONS, HEADER, Array, Layout, LocalStepper, RowsFailed, describe, json_frame
+from rl_training.envs.worker_process import SECONDS_TO_CLOSE, WorkerProcess
 
 
 class CannotUseWorkers(Exception):
     """Why these environments have to run in this process."""
-
-
-class RemoteTraceback(Exception):
-    """Where an environment raised, in a worker process."""
-
-    def __str__(self) -> str:
-        return f"in a worker process\n\n{self.args[0]}"
 
 
 def choose_workers(total_envs: int, cores: int) -> int:
@@ -68,11 +40,11 @@ class WorkerStepper:
         self.own = LocalStepper(source, first)
         self.block = slice(0, first)
         self.observation, self.action = self.own.observation, self.own.action
-        self.workers: list[_Worker] = []
+        self.workers: list[WorkerProcess] = []
         self._exchanging = True
         try:
             for start, stop in pairwise([first, *bounds]):
-                self.workers.append(_Worker(start, stop, timeout))
+                self.workers.append(WorkerProcess(start, stop, timeout))
             for worker in self.workers:
                 count = worker.stop - worker.start
                 worker.send(json_frame({"env_id": source.env_id, "kwargs": source.kwargs, "count": count}))
@@ -99,7 +71,7 @@ class WorkerStepper:
         mine = [k for k, row in enumerate(rows) if row < self.block.stop]
         jobs = {w: [k for k, row in enumerate(rows) if w.start <= row < w.stop] for w in self.workers}
 
-        def ask(worker: _Worker) -> None:
+        def ask(worker: WorkerProcess) -> None:
             own = jobs[worker]
             logs = [np.empty(0) if histories is None else histories[k] for k in own]
             command = {
@@ -111,7 +83,7 @@ class WorkerStepper:
             data = b"".join(np.ascontiguousarray(log, worker.layout.action_dtype).tobytes() for log in logs)
             worker.send(json_frame(command) + HEADER.pack(ACTIONS, len(data)) + data)
 
-        def take(worker: _Worker) -> None:
+        def take(worker: WorkerProcess) -> None:
             for k in jobs[worker]:
                 obs[rows[k]] = worker.layout.obs[rows[k] - worker.start]
 
@@ -124,13 +96,13 @@ class WorkerStepper:
     def step(
         self, actions: Array, active: Array | None, obs: Array, rewards: Array, terminated: Array, truncated: Array
     ) -> None:
-        def ask(worker: _Worker) -> None:
+        def ask(worker: WorkerProcess) -> None:
             layout, block = worker.layout, worker.block
             layout.actions[...] = actions[block]
             layout.active[...] = True if active is None else active[block]
             worker.send(layout.request)
 
-        def take(worker: _Worker) -> None:
+        def take(worker: WorkerProcess) -> None:
             layout, block = worker.layout, worker.block
             targets = (obs, rewards, terminated, truncated)
             sources = (layout.obs, layout.rewards, layout.terminated, layout.truncated)
@@ -147,6 +119,29 @@ class WorkerStepper:
         asked = self.workers if active is None else [w for w in self.workers if active[w.block].any()]
         self._exchange(asked, ask, do_own, take)
 
+    def states(self) -> list[Array]:
+        found = self.own.states()
+        for worker in self.workers:
+            answer: Any = self._ask_json(worker, {"do": "states"})
+            found += [np.frombuffer(bytearray.fromhex(text), np.uint8) for text in answer["states"]]
+        return found
+
+    def set_states(self, rows: Sequence[int], states: Sequence[Array]) -> list[bool]:
+        given = dict(zip(rows, states, strict=True))
+        mine = [row for row in rows if row < self.block.stop]
+        arrived = dict(zip(mine, self.own.set_states(mine, [given[row] for row in mine]), strict=True))
+        for worker in self.workers:
+            theirs = [row for row in rows if worker.start <= row < worker.stop]
+            command = {"do": "set_states", "rows": [row - worker.start for row in theirs]}
+            command["states"] = [given[row].tobytes().hex() for row in theirs]
+            answer: Any = self._ask_json(worker, command)
+            arrived.update(zip(theirs, answer["arrived"], strict=True))
+        return [arrived[row] for row in rows]
+
+    def _ask_json(self, worker: WorkerProcess, command: dict[str, Any]) -> dict[str, object]:
+        worker.send(json_frame(command))
+        return worker.receive_json()
+
     def close(self) -> None:
         for worker in self.workers:
             worker.hang_up(politely=not self._exchanging)
@@ -158,10 +153,10 @@ class WorkerStepper:
 
     def _exchange(
         self,
-        workers: Sequence[_Worker],
-        ask: Callable[[_Worker], None],
+        workers: Sequence[WorkerProcess],
+        ask: Callable[[WorkerProcess], None],
         do_own: Callable[[], None],
-        take: Callable[[_Worker], None],
+        take: Callable[[WorkerProcess], None],
     ) -> None:
         """Ask all, do our own block, then hear all, so that everyone works at the same time."""
         if self._exchanging:
@@ -185,106 +180,6 @@ class WorkerStepper:
         self._exchanging = False
         if failures:
             raise min(failures, key=lambda failed: failed.rows[0])  # the one a single process would have met first
-
-
-class _Worker:
-    """One process, its two pipes, and the rows [start, stop) it holds."""
-
-    layout: Layout
-
-    def __init__(self, start: int, stop: int, timeout: float) -> None:
-        self.start, self.stop, self.block, self.timeout = start, stop, slice(start, stop), timeout
-        # A session of its own: Ctrl-C in the terminal reaches the parent alone, even before the worker ignores it.
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *map(str, sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.stdin, self.stdout = self.process.stdin, self.process.stdout
-        self.write_fd, self.read_fd = self.stdin.fileno(), self.stdout.fileno()
-        self.poll = select.poll()
-        self.poll.register(self.read_fd, select.POLLIN)
-
-    def send(self, data: bytes | bytearray) -> None:
-        try:
-            write_all(self.write_fd, data)
-        except BrokenPipeError as error:
-            raise self._lost() from error
-
-    def receive_json(self) -> dict[str, object]:
-        self._await_answer()
-        try:
-            answer: dict[str, object] = json.loads(read_frame(self.read_fd)[1])
-        except EOFError as error:
-            raise self._lost() from error
-        return answer
-
-    def receive_result(self) -> None:
-        """Fill the layout's arrays. The pipe holds one answer at most, so one read may take header and payload."""
-        reply = memoryview(self.layout.reply)
-        got = 0
-        while got < len(reply):
-            self._await_answer()
-            count = os.readv(self.read_fd, [reply[got:]])
-            if count == 0:
-                raise self._lost()
-            got += count
-            if got >= HEADER.size:
-                kind, size = HEADER.unpack_from(reply)
-                if kind == JSON:
-                    raise self._failure(bytes(reply[HEADER.size : got]), size)
-
-    def _failure(self, beginning: bytes, size: int) -> RowsFailed:
-        payload = bytearray(size)
-        payload[: len(beginning)] = beginning
-        try:
-            read_exactly(self.read_fd, memoryview(payload)[len(beginning) :])
-        except EOFError:
-            return self._lost()
-        answer = json.loads(payload)
-        failed = RowsFailed([self.start + answer["row"]], answer["what"], answer["steps"])
-        failed.__cause__ = RemoteTraceback(answer["trace"])
-        return failed
-
-    def _await_answer(self) -> None:
-        deadline = time.monotonic() + self.timeout
-        while not self.poll.poll(min(self.timeout, 1.0) * 1000):
-            # A child of the environment may hold the pipe open after the worker itself has died.
-            if self.process.poll() is not None and not self.poll.poll(0):
-                raise self._lost()
-            if time.monotonic() > deadline:
-                self.process.kill()
-                self.process.wait()
-                what = f"its worker process gave no answer for {self.timeout:g} s and was ended"
-                raise RowsFailed(range(self.start, self.stop), what, exit_code=self.process.returncode)
-
-    def _lost(self) -> RowsFailed:
-        self.wait_or_kill(SECONDS_TO_CLOSE)
-        code = self.process.returncode
-        if code < 0:
-            how = f"was killed by signal {-code} ({signal.Signals(-code).name})"
-            how += ", perhaps because memory ran out" if -code == signal.SIGKILL else ""
-        else:
-            how = f"ended with exit code {code}"
-        return RowsFailed(range(self.start, self.stop), f"its worker process {how}", exit_code=code)
-
-    def hang_up(self, politely: bool) -> None:
-        """Ask the worker to end; the end of its input tells it too, unless a forked process still holds the pipe."""
-        if politely and self.process.poll() is None:
-            with suppress(OSError):
-                write_all(self.write_fd, json_frame({"do": "close"}))
-        self.stdin.close()
-        self.stdout.close()
-
-    def wait_or_kill(self, seconds: float) -> None:
-        try:
-            self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
 
 def _check_sendable(source: EnvSource) -> None:

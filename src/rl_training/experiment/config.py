@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.core.checks import ConfigError, Problem, UserError, require, shown
-from rl_training.core.fields import Condition, at_least, check, one_of, parse, setting
+from rl_training.core.fields import Condition, above, at_least, check, one_of, parse, setting
 from rl_training.experiment.yaml_loading import LoadedYaml, parse_yaml_value, plain_values
 
 MAX_SEEDS = 1024
@@ -46,6 +46,7 @@ class TrainConfig:
     seeds: tuple[int, ...] = setting((), _a_seed)  # trained together as one program; empty: `seed` alone
     compile: str = setting("auto", one_of("auto", "on", "off"))
     threads: int | None = setting(None, at_least(1))
+    env_timeout: float = setting(300.0, above(0))  # seconds without an answer after which a step counts as hung
     workers: int | None = setting(None, at_least(0))  # environment worker processes; None: chosen by the machine
     video: bool = True
     report: bool = True

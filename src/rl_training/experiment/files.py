@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
 from rl_training.core.checks import UserError
 
 MAX_JSON_BYTES = 64 * 1024 * 1024
+DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}  # the disk's fault, not the program's
 
 
 def write_synced(path: Path, data: bytes) -> None:
@@ -28,42 +32,78 @@ def sync_directory(path: Path) -> None:
         os.close(handle)
 
 
+def make_directory(path: Path) -> None:
+    """The directory and those above it; each new name is on the disk when this returns."""
+    if path.is_dir():
+        return
+    if path.exists():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    make_directory(path.parent)
+    path.mkdir(exist_ok=True)
+    sync_directory(path.parent)
+
+
 def replace_file(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
         write_synced(temporary, data)
         temporary.replace(path)
-    finally:
+    except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
     sync_directory(path.parent)
 
 
-def to_json(value: Any) -> bytes:
+def remove_temporaries(directory: Path) -> None:
+    """What `replace_file` left when it was killed."""
+    for path in directory.glob(".tmp-*"):
+        if path.is_file():
+            path.unlink(missing_ok=True)
+
+
+def to_json(value: Any, indent: int | None = None) -> bytes:
     """One canonical form, so that a file can be compared with what it should be. NaN is refused: it is not JSON."""
-    return (json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+    return (json.dumps(value, indent=indent, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
-def read_bytes(path: Path, limit: int | None = None) -> bytes:
-    """A regular file's bytes; links and special files are refused rather than followed."""
+def read_bytes(path: Path, limit: int | None = None, first: int | None = None) -> bytes:
+    """A regular file's bytes, or its `first` ones; links and special files are refused rather than followed."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     with os.fdopen(handle, "rb") as file:
         try:
-            size = os.fstat(file.fileno()).st_size
+            about = os.fstat(file.fileno())
+            size = about.st_size
+            if not stat.S_ISREG(about.st_mode):  # reading a pipe or a device might never end
+                raise UserError(f"{path}: not a regular file")
             if limit is not None and size > limit:
                 raise UserError(f"{path}: {size} bytes, at most {limit} are expected")
-            return file.read() if limit is None else file.read(limit + 1)
+            return file.read(size if first is None else first)
         except OSError as error:
             raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+        except MemoryError as error:
+            raise UserError(f"{path}: {size} bytes do not fit into memory") from error
 
 
 def read_json(path: Path) -> Any:
+    return parse_json(read_bytes(path, MAX_JSON_BYTES), path)
+
+
+def parse_json(data: bytes | str, path: Path) -> Any:
+    if len(data) > MAX_JSON_BYTES:
+        raise UserError(f"{path}: {len(data)} bytes of JSON, at most {MAX_JSON_BYTES} are expected")
     try:
-        return json.loads(read_bytes(path, MAX_JSON_BYTES))
+        return json.loads(data, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
         raise UserError(f"{path}: not valid JSON") from error
+
+
+def _finite(text: str) -> float:
+    """Python's reader takes NaN and Infinity, which are not JSON, and makes infinity of 1e999."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value

@@ -16,7 +16,8 @@ class JsonLines:
     """An append-only log that knows how long it is."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
-        self._handle = path.open("ab")
+        # Unbuffered: a row that a full disk refused must not come up again when the file is closed.
+        self._handle = path.open("ab", buffering=0)
         if os.fstat(self._handle.fileno()).st_size < offset:
             self._handle.close()
             raise UserError(f"{path}: shorter than its checkpoint says; it was cut or replaced")
@@ -25,12 +26,16 @@ class JsonLines:
         self._handle.seek(0, os.SEEK_END)
 
     def write(self, row: Mapping[str, Any]) -> None:
-        self._handle.write((json.dumps(finite(row), allow_nan=False) + "\n").encode())
-        self._handle.flush()
+        data = (json.dumps(finite(row), allow_nan=False) + "\n").encode()
+        while data:
+            data = data[self._handle.write(data) :]
 
     @property
     def offset(self) -> int:
         return self._handle.tell()
+
+    def sync(self) -> None:
+        os.fsync(self._handle.fileno())
 
     def close(self) -> None:
         self._handle.close()

@@ -17,10 +17,12 @@ from typing import IO, Any
 
 from rl_training.core.checks import UserError
 from rl_training.experiment.config import TrainConfig
-from rl_training.experiment.files import read_json, replace_file, to_json
+from rl_training.experiment.files import make_directory, read_json, replace_file, sync_directory, to_json
 from rl_training.experiment.yaml_loading import dump_yaml
 
 PACKAGES = ("rl-training", "torch", "numpy", "gymnasium", "mujoco", "ale-py", "safetensors")
+
+CAN_BE_ASKED = ("total_timesteps", "eval_episodes")  # what `resume` may change
 
 
 def create_run_dir(config: TrainConfig, suffix: str | None = None) -> Path:
@@ -33,7 +35,9 @@ def create_run_dir(config: TrainConfig, suffix: str | None = None) -> Path:
     for number in range(1, 10_000):
         path = base if number == 1 else base.with_name(f"{base.name}-{number}")
         try:
-            path.mkdir(parents=True)
+            make_directory(path.parent)
+            path.mkdir()
+            sync_directory(path.parent)
             return path.resolve()
         except FileExistsError:
             continue
@@ -50,7 +54,10 @@ class RunLock:
         self._handle: IO[str] | None = None
 
     def acquire(self) -> None:
-        handle = self.path.open("a+")
+        try:
+            handle = self.path.open("a+")
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written ({error.strerror})") from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -77,7 +84,7 @@ class RunRecord:
 
     @classmethod
     def create(cls, run_dir: Path, config: TrainConfig, engine: dict[str, Any]) -> RunRecord:
-        (run_dir / "config.yaml").write_text(dump_yaml(config.to_dict()))
+        replace_file(run_dir / "config.yaml", dump_yaml(config.to_dict()).encode())
         record = cls(
             run_dir,
             {
@@ -103,9 +110,16 @@ class RunRecord:
     @classmethod
     def read(cls, run_dir: Path) -> RunRecord:
         values = read_json(run_dir / "run.json")
-        if not isinstance(values, dict) or not isinstance(values.get("engine"), dict):
+        types = {"status": str, "engine": dict, "metrics": dict, "resume": str, "failed_seeds": dict}
+        if not isinstance(values, dict) or any(not isinstance(values.get(key), types[key]) for key in types):
             raise UserError(f"{run_dir / 'run.json'}: not a run's record")
-        return cls(run_dir, values)
+        return cls(run_dir, {"resume_note": None, **values})
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the last `resume` asked for; the checkpoint it went on from may not know it yet."""
+        asked = self.values.get("asked")
+        return {k: v for k, v in asked.items() if k in CAN_BE_ASKED} if isinstance(asked, dict) else {}
 
     def update(self, **values: Any) -> None:
         self.values.update(values)
@@ -115,7 +129,7 @@ class RunRecord:
         self.update(status=status, ended=_now(), **values)
 
     def write(self) -> None:
-        replace_file(self.path, to_json(json.loads(json.dumps(self.values))))
+        replace_file(self.path, to_json(json.loads(json.dumps(self.values)), indent=1))
 
 
 def versions() -> dict[str, str]:

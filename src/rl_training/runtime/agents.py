@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,23 +18,27 @@ from torch import Tensor
 from rl_training import __version__
 from rl_training.algorithms.base import Learner
 from rl_training.algorithms.catalogue import learner_class
-from rl_training.core.checks import ConfigError, UserError
+from rl_training.core.checks import Note, UserError, one_line, shown
 from rl_training.core.fields import parse
 from rl_training.core.types import EnvShape
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict, space_to_dict
 from rl_training.experiment.checkpointing import (
     Checkpoint,
+    available,
     load_checkpoint,
     load_tensors,
     newest_checkpoint,
     pack_tensors,
 )
 from rl_training.experiment.config import TrainConfig, config_from_dict
-from rl_training.experiment.files import read_bytes, replace_file
+from rl_training.experiment.files import parse_json, read_bytes, replace_file
 from rl_training.runtime.choices import choose_device
+from rl_training.runtime.run_state import check_state, load_learner, unfit
 
 FORMAT = 1
 KEY = "rl_training"
+MAX_HEADER_BYTES = 100_000_000  # as in safetensors itself
+MAX_SPACE = 2**24  # numbers in an observation or action
 Array = NDArray[Any]
 
 
@@ -124,77 +130,104 @@ def load_agent(path: str | Path, device: str = "cpu") -> Agent:
     """From an agent file, a checkpoint directory or a run directory."""
     path = Path(path)
     if path.is_dir():
-        return agent_from_checkpoint(find_checkpoint(path)[0], device)
+        checkpoint, notes = find_checkpoint(path)
+        for note in notes:
+            warnings.warn(note, Note, stacklevel=2)
+        return agent_from_checkpoint(checkpoint, device)
     if not path.exists():
-        raise UserError(f"{path}: no such file or directory")
-    data = read_bytes(path)
-    about = _about(data, path)
+        raise UserError(f"{path}: no such file or directory{available(path.parent)}")
+    data, about = _read(path)
     tensors = load_tensors(data, path)
     if about.get("sha256") != _digest(about, tensors) or data != pack_tensors(
         tensors, {KEY: json.dumps(about, sort_keys=True)}
     ):
         raise UserError(f"{path}: damaged (sha256)")
-    agent = _build(about, path, device)
+    agent = _build(about, path, device, tensors)
+    if len(agent.learner.seeds) != 1:
+        raise UserError(f"{path}: an agent file is of one seed, its config has {len(agent.learner.seeds)}")
     _load_parameters(agent, tensors, path)
     return agent
 
 
-def _about(data: bytes, path: Path) -> dict[str, Any]:
-    """The metadata of an agent file; anything else is not one, and is not looked into further."""
+def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
+    """An agent file and its metadata; anything else is not one, and is not looked into further."""
     refusal = UserError(f"{path}: not a rl_training agent or checkpoint")
+    place = path.resolve()  # a link that the user names is followed, unlike those inside a checkpoint
+    length = int.from_bytes(read_bytes(place, first=8), "little")
+    if not 2 <= length <= min(MAX_HEADER_BYTES, place.stat().st_size - 8):
+        raise refusal
+    data = read_bytes(place)
     try:
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        about = json.loads(header["__metadata__"][KEY])
-    except (ValueError, KeyError, TypeError, RecursionError, MemoryError, OverflowError) as error:
+        about = parse_json(parse_json(data[8 : 8 + length], path)["__metadata__"][KEY], path)
+    except (ValueError, KeyError, TypeError) as error:
         raise refusal from error
     if not isinstance(about, dict):
         raise refusal
     if isinstance(about.get("format"), int) and about["format"] > FORMAT:
-        raise UserError(f"{path}: written by rl_training {about.get('library')}, this is {__version__}")
-    return about
+        raise UserError(f"{path}: written by {one_line(about.get('library'))}, this is {__version__}")
+    return data, about
 
 
-def _build(about: Mapping[str, Any], path: Path, device: str, seeds: tuple[int, ...] | None = None) -> Agent:
+def _build(about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[str, Tensor]) -> Agent:
+    """The agent that a file describes. Nothing is made that is larger than the tensors that came with it."""
     try:
         config = config_from_dict(about["config"], allow_module_env=True)
-        observation = ObservationCodec(space_from_dict(about["observation_space"]))
-        action = ActionCodec(space_from_dict(about["action_space"]))
+        observation = ObservationCodec(_space(about["observation_space"]))
+        action = ActionCodec(_space(about["action_space"]))
         cls = learner_class(config.algo)
         settings = parse(cls.settings_type, config.algo_kwargs)
-        shape = env_shape(observation, action)
-        learner = cls.create(shape, settings, seeds or config.seed_list, device=choose_device(device))
-        return Agent(config, learner, observation, action, int(about["step"]))
-    except ConfigError as error:
-        raise UserError(f"{path}: {'; '.join(str(error).splitlines())}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, AssertionError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: damaged or incomplete ({type(error).__name__}: {error})") from error
+        shape, step = env_shape(observation, action), about["step"]
+        if not isinstance(step, int) or step < 0:
+            raise ValueError(f"step must be >= 0, got {shown(step)}")
+        if cls.discrete_actions != shape.discrete or cls.image_observations != observation.is_image:
+            raise ValueError(f"{config.algo} does not fit its spaces")
+        with torch.device("meta"):
+            size = sum(one.numel() for one in cls.build_model(shape, settings).parameters())
+        if size * len(config.seed_list) > sum(tensor.numel() for tensor in tensors.values()):
+            raise ValueError("its tensors do not fit its configuration")
+        learner = cls.create(shape, settings, config.seed_list, device=choose_device(device))
+        return Agent(config, learner, observation, action, step)
+    except _WRONG as error:
+        what = error if isinstance(error, ValueError) else f"damaged or incomplete ({type(error).__name__}: {error})"
+        raise unfit(path, what) from error
+
+
+_WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError, RuntimeError)
+
+
+def _space(values: dict[str, Any]) -> Any:
+    """A space from a file, after a look at how much memory its bounds would take."""
+    if values["kind"] == "box":
+        size = math.prod(values["shape"])
+        if not 0 < size <= MAX_SPACE or any(len(values[name]) not in (1, size) for name in ("low", "high")):
+            raise ValueError(f"a space of shape {shown(values['shape'])} is not supported")
+    return space_from_dict(values)
 
 
 @torch.no_grad()
 def _load_parameters(agent: Agent, tensors: Mapping[str, Tensor], path: Path) -> None:
     mine = agent.parameters(0)
-    if set(mine) != set(tensors) or any(mine[name].shape != tensors[name].shape for name in mine):
+    if set(mine) != set(tensors) or any(
+        mine[name].shape != tensors[name].shape or mine[name].dtype != tensors[name].dtype for name in mine
+    ):
         raise UserError(f"{path}: its tensors do not fit its configuration")
     for name, tensor in mine.items():
         tensor.copy_(tensors[name])
 
 
 def agent_from_checkpoint(checkpoint: Checkpoint, device: str = "cpu") -> Agent:
-    agent = _build(checkpoint.state, checkpoint.path, device)
-    try:
-        agent.learner.load_state_dict(checkpoint.tensors("learner.safetensors"))
-    except (KeyError, ValueError) as error:
-        raise UserError(f"{checkpoint.path}: {error}") from error
+    tensors = checkpoint.tensors("learner.safetensors")
+    agent = _build(checkpoint.state, checkpoint.path, device, tensors)
+    load_learner(checkpoint, agent.learner)
     return agent
 
 
 def find_checkpoint(path: Path) -> tuple[Checkpoint, list[str]]:
     """A checkpoint directory itself, or the newest intact one of a run directory (and what was skipped)."""
     if (path / "manifest.json").exists() or path.name.startswith("step_"):
-        return load_checkpoint(path), []
+        return check_state(load_checkpoint(path)), []
     root = path / "checkpoints" if (path / "checkpoints").is_dir() else path
     if not root.is_dir():
         raise UserError(f"{path}: no such run or checkpoint")
-    return newest_checkpoint(root)
+    checkpoint, skipped = newest_checkpoint(root)
+    return check_state(checkpoint), skipped

@@ -7,6 +7,7 @@ same run; written into the run and used again on resume, since eager and compile
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -15,7 +16,8 @@ from typing import Any
 import torch
 
 from rl_training.algorithms.base import OffPolicySettings
-from rl_training.core.checks import UserError
+from rl_training.core.checks import UserError, shown
+from rl_training.core.fields import at_least, setting
 from rl_training.core.types import EnvShape
 from rl_training.envs.workers import choose_workers
 from rl_training.experiment.config import TrainConfig
@@ -30,8 +32,8 @@ SECONDS_PER_FLOP = 1 / 60e9  # what compiling saves of the arithmetic's time, on
 class Choices:
     device: str
     compiled: bool
-    threads: int
-    workers: int = 0  # environment processes; results do not depend on it
+    threads: int = setting(must=at_least(1))
+    workers: int = setting(0, at_least(0))  # environment processes; results do not depend on it
     tf32: bool = True
     note: str | None = None
 
@@ -59,6 +61,8 @@ def choose(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) ->
 def choose_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
+    if re.fullmatch(r"cpu|mps|cuda(:[0-9]{1,4})?", name) is None:
+        raise UserError(f"device must be one of auto, cpu, cuda, cuda:N, mps, got {shown(name)}")
     kind, _, index = name.partition(":")
     if kind == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -31,8 +31,9 @@ def run_off_policy(session: Session, envs: SeededEnvs, replay: ReplayBuffer) -> 
         )
         session.count_step(envs)
         envs.advance()
+        # At every step, trained or not: else a run resumed between two updates would log another learning rate.
+        learner.set_progress(session.progress)
         updates = session.updates_owed(rows)
         if updates:
-            learner.set_progress(session.progress)
             learner.train(replay, updates, session.step)
         session.after_step()

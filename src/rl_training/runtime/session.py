@@ -122,7 +122,7 @@ class Session:
         now = time.monotonic()
         fps = (self.step - self._fps_mark[0]) / max(now - self._fps_mark[1], 1e-9)
         self._fps_mark = (self.step, now)
-        means = self.learner.engine.mean_metrics()
+        means = self.learner.engine.metrics.take_means()
         for index, seed in enumerate(self.seeds):
             row: dict[str, Any] = {"step": self.step, "seed": seed, **self.episodes.row(index)}
             row.update({f"train/{name}": value for name, value in means[index].items()})
@@ -209,6 +209,8 @@ class Session:
     # --- checkpoints -------------------------------------------------------------------------------------------------
     def checkpoint(self) -> None:
         self.check_finite()
+        for log in (self.metrics_log, self.evaluations_log):
+            log.sync()  # a checkpoint counts on the rows before it
         checkpoint = self.saver.save(self.step, self.state(), self.learner, self.envs, self.replay)
         if checkpoint is not None:
             self._call("on_checkpoint", checkpoint.path)

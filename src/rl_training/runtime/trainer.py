@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from rl_training.algorithms.base import Learner, OffPolicySettings
-from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.algorithms.catalogue import learner_class
 from rl_training.core.checks import ConfigError, UserError
 from rl_training.core.fields import parse
-from rl_training.core.types import EnvShape, TrainResult
-from rl_training.data.replay_buffer import ReplayBuffer, replay_bytes
+from rl_training.core.types import TrainResult
+from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvFactory, EnvSource
 from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
-from rl_training.experiment.checkpointing import Checkpoint, remove_leftovers
+from rl_training.experiment.checkpointing import Checkpoint, remove_leftovers, remove_newer
 from rl_training.experiment.config import TrainConfig, located
-from rl_training.experiment.files import replace_file, to_json
-from rl_training.experiment.runs import RunLock, RunRecord, create_run_dir
+from rl_training.experiment.files import DISK_ERRORS, remove_temporaries, replace_file, to_json
+from rl_training.experiment.logging import finite
+from rl_training.experiment.runs import CAN_BE_ASKED, RunLock, RunRecord, create_run_dir
 from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.choices import Choices, choose
+from rl_training.runtime.choices import Choices, choose, choose_device
 from rl_training.runtime.closing import write_video_and_report
+from rl_training.runtime.fitting import check_fit, check_memory, check_same_spaces
 from rl_training.runtime.off_policy import run_off_policy
+from rl_training.runtime.run_state import unfit
 from rl_training.runtime.saving import Saver, restore
 from rl_training.runtime.session import Session, TrainingFailure
 from rl_training.runtime.signals import StopSignals
+from rl_training.runtime.watchdog import Watchdog
 
 
 class TrainFunction(Protocol):
@@ -105,7 +110,7 @@ NOT_REPLAYABLE = "the environment does not repeat itself for the same seed and a
 
 
 def resume(
-    checkpoint: Checkpoint,
+    checkpoint: Checkpoint | None,
     config: TrainConfig,
     run_dir: Path,
     *,
@@ -114,22 +119,34 @@ def resume(
     show_progress: bool = True,
     notes: Sequence[str] = (),
 ) -> TrainResult:
-    """Go on from a checkpoint in `run_dir`, which holds the run's record and logs."""
+    """Go on from a checkpoint (None: from the start) in `run_dir`, which holds the run's record and logs."""
     cls, settings = parse_settings(config)
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
     lock = RunLock(run_dir)
     lock.acquire()
     try:
         record = RunRecord.read(run_dir)
-        choices = Choices(**record.values["engine"])
+        choices = _recorded_choices(record)
         remove_leftovers(run_dir / "checkpoints")
-        record.update(status="running", ended=None)
+        for directory in (run_dir, run_dir / "agents"):
+            remove_temporaries(directory)
+        # Asked for now, in the next checkpoint's config later: a kill in between must not forget it.
+        record.update(status="running", ended=None, asked={name: getattr(config, name) for name in CAN_BE_ASKED})
         return _execute(
             config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress,
             resumed=checkpoint, notes=notes,
         )  # fmt: skip
     finally:
         lock.release()
+
+
+def _recorded_choices(record: RunRecord) -> Choices:
+    try:
+        choices = parse(Choices, record.values["engine"])
+        choose_device(choices.device)
+        return choices
+    except UserError as error:
+        raise unfit(record.path, error) from error
 
 
 def _execute(
@@ -147,24 +164,30 @@ def _execute(
 ) -> TrainResult:
     device = choices.apply()
     session: Session | None = None
-    envs = SeededEnvs(source, config.seed_list, config.num_envs, workers=choices.workers)
+    envs = SeededEnvs(source, config.seed_list, config.num_envs, workers=choices.workers, timeout=config.env_timeout)
     try:
+        if resumed is not None:
+            check_same_spaces(resumed, envs)
+            check_memory(config, settings, envs.shape)
         learner = cls.create(envs.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
         replay = ReplayBuffer(
             envs.shape,
-            capacity=min(settings.buffer_capacity, config.total_timesteps),
+            # Whole vector steps, rounded up: were the last one to push the first out, an extended run would miss it.
+            capacity=min(settings.buffer_capacity, -(-config.total_timesteps // config.num_envs) * config.num_envs),
             num_envs=config.num_envs,
             seeds=len(config.seed_list),
             device=device,
         )
         agent = Agent(config, learner, envs.observation, envs.action)
         notices = [*notes, *_notices(config, settings, choices, record, envs)]
-        with StopSignals() as signals:
+        with StopSignals() as signals, Watchdog(envs, lambda hang: _report_hang(hang, run_dir, record)):
             if resumed is None:
                 envs.reset_all()
             elif not restore(resumed, learner, envs, replay):
                 record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
                 notices.append(f"resume: inexact ({NOT_REPLAYABLE}); the open episodes start afresh")
+            if resumed is not None:
+                remove_newer(run_dir / "checkpoints", resumed.step)
             saver = Saver(run_dir / "checkpoints", config, resumed, lambda text: _note(session, text))
             session = Session(
                 config, agent, source, run_dir, record, saver, envs=envs, replay=replay, callbacks=callbacks,
@@ -176,17 +199,32 @@ def _execute(
             run_off_policy(session, envs, replay)
             session.end()
     except EnvironmentFailure as failure:
-        replace_file(run_dir / "crash.json", to_json(failure.report))
-        record.end("failed", failure=str(failure))
-        raise TrainingFailure(f"{failure}; {run_dir / 'crash.json'} reproduces it") from failure
+        raise TrainingFailure(_report_failure(failure, run_dir, record)) from failure
     except TrainingFailure as failure:
         record.end("failed", failure=str(failure))
         raise
+    except OSError as error:
+        if error.errno not in DISK_ERRORS:
+            raise
+        what = f"{error.filename or run_dir}: {error.strerror}; the last good checkpoint is kept"
+        with suppress(OSError):
+            record.end("failed", failure=what)
+        raise TrainingFailure(what) from error
     finally:
         if session is not None:
             session.close()
         envs.close()
     return _conclude(session, signals, show_progress)
+
+
+def _report_failure(failure: EnvironmentFailure, run_dir: Path, record: RunRecord) -> str:
+    replace_file(run_dir / "crash.json", to_json(finite(failure.report), indent=1))
+    record.end("failed", failure=str(failure))
+    return f"{failure}; {run_dir / 'crash.json'} reproduces it"
+
+
+def _report_hang(failure: EnvironmentFailure, run_dir: Path, record: RunRecord) -> None:
+    print(f"error: {_report_failure(failure, run_dir, record)}", file=sys.stderr, flush=True)
 
 
 def _notices(
@@ -228,53 +266,6 @@ def _conclude(session: Session, signals: StopSignals, show_progress: bool) -> Tr
     if session.failed:
         raise TrainingFailure(f"failed seeds: {', '.join(session.failed)}; the others finished in {session.run_dir}")
     return result
-
-
-def check_fit(cls: type[Learner], shape: EnvShape, env_id: str) -> None:
-    """The algorithm against the environment's spaces, with the algorithms that would fit."""
-    if cls.discrete_actions != shape.discrete:
-        fitting = [name for name in algorithm_names() if learner_class(name).discrete_actions == shape.discrete]
-        has = f"Discrete({shape.action_dim})" if shape.discrete else f"Box({shape.action_dim},)"
-        needs = "Discrete" if cls.discrete_actions else "Box"
-        raise UserError(f"{cls.name} needs {needs} actions; {env_id} has {has}; use {', '.join(fitting)}")
-    if len(shape.obs_shape) == 3 and not cls.image_observations:
-        raise UserError(f"{cls.name} takes vectors; {env_id} gives images of shape {shape.obs_shape}")
-    if len(shape.obs_shape) != 3 and cls.image_observations:
-        raise UserError(f"{cls.name} takes images; {env_id} gives vectors of shape {shape.obs_shape}")
-
-
-def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> None:
-    """Refuse before allocating, naming the largest size that fits."""
-    seeds, capacity = len(config.seed_list), min(settings.buffer_capacity, config.total_timesteps)
-    free = free_memory()
-    needed = replay_bytes(shape, seeds, capacity)
-    if needed > 0.9 * free:
-        fits = int(capacity * 0.9 * free / needed)
-        raise UserError(
-            f"buffer_capacity {capacity} for {seeds} seed{'s' * (seeds > 1)} needs {needed / 2**30:.1f} GiB, "
-            f"{free / 2**30:.1f} GiB are free; at most {fits} fit"
-        )
-
-
-def free_memory() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 1 << 62
-
-
-def copy_run(source: Path, target: Path, config: TrainConfig, offsets: dict[str, int]) -> None:
-    """A run that goes on elsewhere takes its record and its rows up to the checkpoint along."""
-    for name in ("metrics", "evaluations"):
-        old = source / f"{name}.jsonl"
-        if old.exists():
-            (target / f"{name}.jsonl").write_bytes(old.read_bytes()[: offsets[name]])
-    if (source / "agents").is_dir():
-        shutil.copytree(source / "agents", target / "agents")
-    RunRecord.create(target, config, RunRecord.read(source).values["engine"])
 
 
 def with_changes(config: TrainConfig, **changes: Any) -> TrainConfig:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ from rl_training.core.checks import UserError, require
 from rl_training.core.types import TrainResult
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvFactory, EnvSource
+from rl_training.experiment.checkpointing import Checkpoint, list_checkpoints
 from rl_training.experiment.config import TrainConfig, config_from_dict
 from rl_training.experiment.runs import RunRecord, create_run_dir
+from rl_training.experiment.yaml_loading import load_yaml
 from rl_training.runtime import trainer
 from rl_training.runtime.agents import Agent, find_checkpoint, load_agent
 from rl_training.runtime.callbacks import Callback
@@ -105,10 +109,19 @@ def resume_training(
         raise UserError(f"{path}: no such run or checkpoint")
     if not path.is_dir():
         raise UserError(f"{path}: not a run or a checkpoint directory; an agent file cannot be resumed")
-    checkpoint, notes = find_checkpoint(path.resolve())
-    config = config_from_dict(checkpoint.state["config"], allow_module_env=True)
-    if total_timesteps is not None and total_timesteps < checkpoint.step:
-        raise UserError(f"total_timesteps must be >= {checkpoint.step}, the checkpoint's step, got {total_timesteps}")
+    path = path.resolve()
+    checkpoint: Checkpoint | None = None
+    if _never_saved(path):
+        home, notes = path, ["cut before its first checkpoint: it starts again"]
+        values = load_yaml(home / "config.yaml").values
+    else:
+        checkpoint, notes = find_checkpoint(path)
+        home, values = checkpoint.path.parent.parent, checkpoint.state["config"]
+    step = checkpoint.step if checkpoint is not None else 0
+    if total_timesteps is not None and total_timesteps < step:
+        raise UserError(f"total_timesteps must be >= {step}, the checkpoint's step, got {total_timesteps}")
+    record = RunRecord.read(home)
+    config = trainer.with_changes(config_from_dict(values, allow_module_env=True), **record.asked)
     source = env_source(config, env_id, env_factory)
     config = trainer.with_changes(
         config,
@@ -117,15 +130,13 @@ def resume_training(
         eval_episodes=eval_episodes,
         env_id=source.env_id,
     )
-    home = checkpoint.path.parent.parent
-    record = RunRecord.read(home)
-    if record.values["status"] == "finished" and checkpoint.step >= config.total_timesteps:
+    if checkpoint is not None and record.values["status"] == "finished" and step >= config.total_timesteps:
         metrics = dict(record.values["metrics"])
         return TrainResult(home, checkpoint.path, {**metrics, "already_finished": True})
     run_dir = home
     if output_dir is not None or run_suffix is not None:
         run_dir = create_run_dir(config, run_suffix)
-        trainer.copy_run(home, run_dir, config, checkpoint.state["offsets"])
+        checkpoint = _copy_run(home, run_dir, config, checkpoint)
     return trainer.resume(
         checkpoint,
         config,
@@ -135,3 +146,26 @@ def resume_training(
         show_progress=show_progress,
         notes=notes,
     )
+
+
+def _never_saved(path: Path) -> bool:
+    """A run killed so early that it has its record and no checkpoint; one whose checkpoints were deleted is another."""
+    if not (path / "run.json").exists() or list_checkpoints(path / "checkpoints"):
+        return False
+    return bool(RunRecord.read(path).values["status"] == "running")
+
+
+def _copy_run(source: Path, target: Path, config: TrainConfig, checkpoint: Checkpoint | None) -> Checkpoint | None:
+    """A run that goes on elsewhere takes its checkpoint, its rows up to it and its agents along; the record is last."""
+    if checkpoint is not None:
+        for name in ("metrics", "evaluations"):
+            old = source / f"{name}.jsonl"
+            if old.exists():
+                (target / old.name).write_bytes(old.read_bytes()[: checkpoint.state["offsets"][name]])
+        if (source / "agents").is_dir():
+            shutil.copytree(source / "agents", target / "agents")
+        place = target / "checkpoints" / checkpoint.path.name
+        shutil.copytree(checkpoint.path, place)
+        checkpoint = replace(checkpoint, path=place)
+    RunRecord.create(target, config, RunRecord.read(source).values["engine"])
+    return checkpoint

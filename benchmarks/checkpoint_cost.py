@@ -1,0 +1,84 @@
+"""What a checkpoint costs: 1M transitions in the replay, 10k of them new, against just saving those.
+
+python benchmarks/checkpoint_cost.py [--output FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from rl_training.algorithms.sac import SAC, SACSettings
+from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.envs.factory import EnvSource
+from rl_training.envs.vector import SeededEnvs
+from rl_training.experiment.checkpointing import pack_tensors
+from rl_training.experiment.config import TrainConfig
+from rl_training.runtime.saving import Saver
+
+ROWS, NEW, ROUNDS = 1_000_000, 10_000, 21
+
+
+def write_plainly(folder: Path, name: str, groups: list[Callable[[], dict[str, Tensor]]]) -> float:
+    """The same tensors, serialised, written and synced without any of our protocol."""
+    started = time.perf_counter()
+    for number, group in enumerate(groups):
+        data = pack_tensors(group())
+        with (folder / f"{name}_{number}").open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", type=Path)
+    words = parser.parse_args()
+    envs = SeededEnvs(EnvSource("HalfCheetah-v5"), [0], 1)
+    envs.reset_all()
+    learner = SAC.create(envs.shape, SACSettings(), [0])
+    replay = ReplayBuffer(envs.shape, capacity=2 * ROWS, num_envs=1, seeds=1)
+    for name, tensor in replay.storage.items():
+        if tensor.is_floating_point():
+            tensor[:] = np.random.default_rng(0).normal(size=1)[0] if name == "rewards" else 0.5
+    saves, plain = [], []
+    with tempfile.TemporaryDirectory(dir=".") as place:
+        folder = Path(place)
+        saver = Saver(folder / "checkpoints", TrainConfig("sac", "HalfCheetah-v5"), None, print)
+        for added in range(NEW, ROWS - ROUNDS * NEW + 1, NEW):  # the segments of the run so far
+            replay.finish_writing(added)
+            saver.save(added, {}, learner, envs, replay)
+        for number in range(1, ROUNDS + 1):
+            before, after = ROWS - ROUNDS * NEW + (number - 1) * NEW, ROWS - ROUNDS * NEW + number * NEW
+            replay.finish_writing(after)
+            started = time.perf_counter()
+            saver.save(after, {}, learner, envs, replay)
+            saves.append(time.perf_counter() - started)
+            plain.append(write_plainly(folder, str(number), [learner.state_dict, partial(replay.read, before, after)]))
+    ratios = [a / b for a, b in zip(saves, plain, strict=True)]
+    results = {
+        "transitions": ROWS,
+        "new": NEW,
+        "save_ms": 1e3 * statistics.median(saves),
+        "plain_write_ms": 1e3 * statistics.median(plain),
+        "ratio_median": statistics.median(ratios),
+        "ratios": [round(ratio, 2) for ratio in ratios],
+    }
+    print(json.dumps(results, indent=1))
+    if words.output:
+        words.output.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

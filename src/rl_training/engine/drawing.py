@@ -1,0 +1,48 @@
+"""Random numbers for updates, each a function of (seed, stream, update): on the host, or in a graph on the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rl_training.core.rng import STREAM_IDS, stream
+from rl_training.engine import device_rng
+from rl_training.engine.phases import Noise, NoiseSpec, Source
+
+
+def host_indices(seeds: Sequence[int], update: int, size: int, count: int, batch_size: int) -> Tensor:
+    """(count, seeds, batch) rows of a source that holds `size`."""
+    rows = [stream(seed, "replay", update).integers(size, size=(count, batch_size)) for seed in seeds]
+    return torch.from_numpy(np.stack(rows, 1))
+
+
+def host_noise(seeds: Sequence[int], update: int, specs: Mapping[str, NoiseSpec], device: torch.device) -> Noise:
+    rows: dict[str, list[Any]] = {name: [] for name in specs}
+    for seed in seeds if specs else ():
+        rng = stream(seed, "noise", update)
+        for name, spec in specs.items():
+            draw = rng.standard_normal if spec.kind == "normal" else rng.random
+            rows[name].append(draw(spec.shape, dtype=np.float32))
+    if len(seeds) == 1:  # no copy to stack
+        return {name: torch.from_numpy(values[0]).unsqueeze(0).to(device) for name, values in rows.items()}
+    return {name: torch.from_numpy(np.stack(values)).to(device) for name, values in rows.items()}
+
+
+def device_indices(seeds: Tensor, update: Tensor, source: Source, batch_size: int) -> Tensor:
+    # floor(u * size), clamped: randint(high) would freeze the size into the graph.
+    random = device_rng.uniforms(seeds, STREAM_IDS["replay"], update, batch_size)
+    return torch.minimum((random.double() * source.size_tensor).long(), source.size_tensor - 1)
+
+
+def device_noise(seeds: Tensor, update: Tensor, specs: Mapping[str, NoiseSpec]) -> Noise:
+    noise = {}
+    for number, (name, spec) in enumerate(specs.items()):
+        draw = device_rng.normals if spec.kind == "normal" else device_rng.uniforms
+        key = STREAM_IDS["noise"] + 256 * (number + 1)
+        noise[name] = draw(seeds, key, update, math.prod(spec.shape)).view(seeds.shape[0], *spec.shape)
+    return noise

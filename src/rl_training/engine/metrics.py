@@ -1,0 +1,86 @@
+"""Metrics of updates stay on the device, as sums, until somebody reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from rl_training.engine.phases import Metrics, Pattern
+
+
+class LatestMetrics(Mapping[str, float]):
+    """Metrics of the newest update of the first seed; reading one is what waits for the device."""
+
+    def __init__(self, names: Sequence[str], values: Tensor) -> None:
+        self._rows = {name: row for row, name in enumerate(names)}
+        self._values = values
+
+    def __getitem__(self, name: str) -> float:
+        return float(self._values[self._rows[name], 0])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+class MetricSums:
+    """For every phase, the sum and the newest value of each of its metrics, (metrics, seeds)."""
+
+    def __init__(self, phases: int, seeds: int, device: torch.device) -> None:
+        self.seeds, self.device = seeds, device
+        self.names: list[tuple[str, ...]] = []  # per phase, known after the first look at a batch
+        self.sums: list[Tensor] = []
+        self.latest: list[Tensor] = []
+        self.counts = [0] * phases
+
+    def learn_names(self, names: Sequence[Sequence[str]]) -> None:
+        for phase in names:
+            self.names.append(tuple(sorted(phase)))
+            self.sums.append(torch.zeros(len(phase), self.seeds, device=self.device))
+            self.latest.append(torch.full((len(phase), self.seeds), torch.nan, device=self.device))
+
+    def add(self, phase: int, metrics: Metrics) -> Tensor:
+        """Part of an update. Returns which seeds had only finite numbers."""
+        values = torch.stack([metrics[name].reshape(self.seeds) for name in self.names[phase]])
+        self.latest[phase].copy_(values)
+        self.sums[phase].add_(values)
+        return values.isfinite().all(0)
+
+    def count(self, pattern: Pattern) -> None:
+        for phase, active in enumerate(pattern):
+            self.counts[phase] += active
+
+    def newest(self) -> LatestMetrics:
+        return LatestMetrics([name for phase in self.names for name in phase], torch.cat(self.latest))
+
+    def take_means(self) -> list[dict[str, float | None]]:
+        """Per seed, the mean of each metric since the last call; None where its phase has not run."""
+        rows: list[dict[str, float | None]] = [{} for _ in range(self.seeds)]
+        for phase, names in enumerate(self.names):
+            count = self.counts[phase]
+            means = (self.sums[phase] / max(count, 1)).tolist()
+            for name, values in zip(names, means, strict=True):
+                for row, value in zip(rows, values, strict=True):
+                    row[name] = value if count else None
+            self.sums[phase].zero_()
+            self.counts[phase] = 0
+        return rows
+
+    def state(self) -> dict[str, Tensor]:
+        state = {"metric_counts": torch.tensor(self.counts)}
+        for phase, names in enumerate(self.names):
+            for row, name in enumerate(names):
+                state[f"metric_sum.{phase}.{name}"] = self.sums[phase][row]
+                state[f"metric_latest.{phase}.{name}"] = self.latest[phase][row]
+        return state
+
+    def adopt_names(self, state: Mapping[str, Tensor]) -> None:
+        """A learner that has seen no batch yet takes the names from the state it is about to load."""
+        found = [key.split(".", 2) for key in state if key.startswith("metric_sum.") and key.count(".") >= 2]
+        if found and not self.names:
+            phases = range(len(self.counts))
+            self.learn_names([[name for _, phase, name in found if phase == str(number)] for number in phases])

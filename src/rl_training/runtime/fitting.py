@@ -1,0 +1,60 @@
+"""Does the config fit the environment, the checkpoint and the machine? Asked before anything is built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rl_training.algorithms.base import Learner, OffPolicySettings
+from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.core.checks import UserError
+from rl_training.core.types import EnvShape
+from rl_training.data.replay_buffer import replay_bytes
+from rl_training.envs.spaces import space_to_dict
+from rl_training.envs.vector import SeededEnvs
+from rl_training.experiment.checkpointing import Checkpoint
+from rl_training.experiment.config import TrainConfig
+
+
+def check_fit(cls: type[Learner], shape: EnvShape, env_id: str) -> None:
+    """The algorithm against the environment's spaces, with the algorithms that would fit."""
+    if cls.discrete_actions != shape.discrete:
+        fitting = [name for name in algorithm_names() if learner_class(name).discrete_actions == shape.discrete]
+        has = f"Discrete({shape.action_dim})" if shape.discrete else f"Box({shape.action_dim},)"
+        needs = "Discrete" if cls.discrete_actions else "Box"
+        raise UserError(f"{cls.name} needs {needs} actions; {env_id} has {has}; use {', '.join(fitting)}")
+    if len(shape.obs_shape) == 3 and not cls.image_observations:
+        raise UserError(f"{cls.name} takes vectors; {env_id} gives images of shape {shape.obs_shape}")
+    if len(shape.obs_shape) != 3 and cls.image_observations:
+        raise UserError(f"{cls.name} takes images; {env_id} gives vectors of shape {shape.obs_shape}")
+
+
+def check_same_spaces(checkpoint: Checkpoint, envs: SeededEnvs) -> None:
+    """A run goes on only in the environment it came from."""
+    for name, codec in (("observation_space", envs.observation), ("action_space", envs.action)):
+        before, now = checkpoint.state[name], space_to_dict(codec.space)
+        if before != now:
+            changed = [f"{key} {before.get(key)} -> {now.get(key)}" for key in now if before.get(key) != now[key]]
+            raise UserError(f"{name} has changed since the checkpoint: {', '.join(changed)}")
+
+
+def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> None:
+    """Refuse before allocating, naming the largest size that fits."""
+    seeds, capacity = len(config.seed_list), min(settings.buffer_capacity, config.total_timesteps)
+    free = free_memory()
+    needed = replay_bytes(shape, seeds, capacity)
+    if needed > 0.9 * free:
+        fits = int(capacity * 0.9 * free / needed)
+        raise UserError(
+            f"buffer_capacity {capacity} for {seeds} seed{'s' * (seeds > 1)} needs {needed / 2**30:.1f} GiB, "
+            f"{free / 2**30:.1f} GiB are free; at most {fits} fit"
+        )
+
+
+def free_memory() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 1 << 62

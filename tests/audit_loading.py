@@ -1,0 +1,58 @@
+"""Loads what it is told to under an audit hook: prints each outcome, and whatever loading did beyond reading files."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+warnings.simplefilter("ignore")
+
+from rl_training.cli.loading import load_config  # noqa: E402
+from rl_training.runtime.agents import load_agent  # noqa: E402
+
+LOADERS: dict[str, Callable[[str], Any]] = {"agent": load_agent, "config": load_config}
+READING = {"open", "os.listdir", "os.scandir", "pathlib.Path.glob", "glob.glob", "os.fwalk"}
+HARMLESS = {"object.__getattr__", "object.__setattr__", "sys._getframe", "builtins.id", "code.__new__", "array.__new__"}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def main(job: Path, warm: dict[str, str]) -> None:
+    for kind, path in warm.items():  # imports what loading needs
+        LOADERS[kind](path)
+        try:
+            LOADERS[kind](path + ".nothing")
+        except ValueError:
+            pass
+    seen: list[str] = []
+    watching = False
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if watching and event not in HARMLESS and not (event in READING and not writes(event, arguments)):
+            seen.append(f"{event} {arguments!r}"[:200])
+
+    sys.addaudithook(hook)
+    results = {}
+    for name, (kind, path) in json.loads(job.read_text()).items():
+        seen.clear()
+        watching = True
+        try:
+            LOADERS[kind](path)
+            outcome = "loaded"
+        except BaseException as error:
+            outcome = f"{type(error).__name__}: {error}"
+        watching = False
+        results[name] = {"outcome": outcome, "events": list(seen)}
+    print(json.dumps(results))
+
+
+def writes(event: str, arguments: tuple[Any, ...]) -> bool:
+    return event == "open" and bool(arguments[2] & WRITING)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

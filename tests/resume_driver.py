@@ -1,0 +1,213 @@
+"""The far side of `resume_harness`: one forked process for each command line, killed at an exact place.
+
+Importing torch takes two seconds and forking none, so a hundred cuts fit into a minute. The process that forks has
+imported the library and run nothing: what it forks knows as little of the run as a fresh process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
+import torch
+
+from rl_training.cli import main
+from rl_training.envs.vector import SeededEnvs
+from rl_training.experiment.checkpointing import Checkpoint
+from rl_training.runtime import workflows
+from rl_training.runtime.saving import Saver
+from rl_training.runtime.session import Session
+
+LONGEST = 120  # seconds
+ENVIRONMENTS = ("gymnasium.envs.mujoco.half_cheetah_v5", "gymnasium.envs.box2d.lunar_lander")
+SAVING_CALLS = ("fsync", "rename", "unlink", "rmdir")
+
+
+# --- cuts: each patches the library so that the process kills itself --------------------------------------------------
+def die(session: Session, place: str) -> None:
+    """Say where, for the test to assert it, and die as by kill -9."""
+    where = {
+        "place": place,
+        "step": session.step,
+        "updates": session.gradient_steps,
+        "added": session.replay.added,
+        "open_lengths": session.episodes.open_lengths.tolist(),
+        "since_training": session.since_training,
+    }
+    Path("cut.json").write_text(json.dumps(where))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def after_step(cut: dict[str, Any], due: Callable[[Session], bool]) -> None:
+    inner = Session.after_step
+
+    def patched(session: Session) -> None:
+        inner(session)
+        if session.step >= cut["n"] and due(session):
+            if cut.get("save"):  # so that the run goes on from here, and not from some multiple of an interval
+                session.checkpoint()
+            die(session, cut["at"])
+
+    Session.after_step = patched  # type: ignore[method-assign]
+
+
+def at_step(cut: dict[str, Any]) -> None:
+    after_step(cut, lambda session: True)
+
+
+def at_episode_end(cut: dict[str, Any]) -> None:
+    after_step(cut, lambda session: bool((session.envs.terminated | session.envs.truncated).any()))
+
+
+def in_evaluation(cut: dict[str, Any]) -> None:
+    """At the n-th step of the episodes that evaluations play."""
+    sessions, left, inner, evaluate = [], [cut["n"]], SeededEnvs.step, Session.evaluate
+
+    def patched_evaluate(session: Session) -> None:
+        sessions[:] = [session]
+        evaluate(session)
+
+    def patched(envs: SeededEnvs, *arguments: Any) -> None:
+        inner(envs, *arguments)
+        if envs.stream == "eval_episode":
+            left[0] -= 1
+            if left[0] == 0:
+                die(sessions[0], "evaluation")
+
+    SeededEnvs.step, Session.evaluate = patched, patched_evaluate  # type: ignore[method-assign, assignment]
+
+
+def in_save(cut: dict[str, Any]) -> None:
+    """Before the n-th call that syncs, renames or deletes (or the n-th `call`) while checkpoints are saved."""
+    saving: list[Session] = []
+    left, checkpoint = [cut["n"]], Session.checkpoint
+
+    def patched_checkpoint(session: Session) -> None:
+        saving[:] = [session]
+        checkpoint(session)
+        saving.clear()
+
+    def watched(name: str) -> Callable[..., Any]:
+        inner = getattr(os, name)
+
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            if saving:
+                left[0] -= 1
+                if left[0] == 0:
+                    die(saving[0], name)
+            return inner(*arguments, **keywords)
+
+        return call
+
+    for name in (cut["call"],) if "call" in cut else SAVING_CALLS:
+        setattr(os, name, watched(name))
+    Session.checkpoint = patched_checkpoint  # type: ignore[method-assign]
+
+
+def slow_save(cut: dict[str, Any]) -> None:
+    """Not a cut: saving takes `n` seconds and leaves a mark when it begins."""
+    inner = Saver.save
+
+    def patched(saver: Saver, *arguments: Any) -> Checkpoint | None:
+        Path("saving").touch()
+        time.sleep(cut["n"])
+        return inner(saver, *arguments)
+
+    Saver.save = patched  # type: ignore[method-assign]
+
+
+def slow_steps(cut: dict[str, Any]) -> None:
+    """Not a cut: leaves a mark after step `n` and then takes its time, for a signal to arrive mid-run."""
+    inner = Session.after_step
+
+    def patched(session: Session) -> None:
+        inner(session)
+        if session.step >= cut["n"]:
+            Path("mark").touch()
+            time.sleep(0.1)
+
+    Session.after_step = patched  # type: ignore[method-assign]
+
+
+CUTS = {
+    "step": at_step,
+    "episode_end": at_episode_end,
+    "evaluation": in_evaluation,
+    "save": in_save,
+    "slow_save": slow_save,
+    "slow_steps": slow_steps,
+}
+
+
+# --- negative controls: a resume that forgets something ---------------------------------------------------------------
+def forget(control: dict[str, Any]) -> None:
+    """`{"state": {key: value}}` replaces counters, `{"zero": name}` a tensor, of the checkpoint that is resumed."""
+    find, tensors = workflows.find_checkpoint, Checkpoint.tensors
+
+    def patched_find(path: Path) -> tuple[Checkpoint, list[str]]:
+        checkpoint, notes = find(path)
+        assert checkpoint.state.keys() >= control.get("state", {}).keys()
+        return dataclasses.replace(checkpoint, state={**checkpoint.state, **control.get("state", {})}), notes
+
+    def patched_tensors(checkpoint: Checkpoint, name: str) -> dict[str, torch.Tensor]:
+        found = tensors(checkpoint, name)
+        for key in [key for key in found if key.startswith(control.get("zero", "nothing"))][:1]:
+            found[key] = torch.zeros_like(found[key])
+        return found
+
+    workflows.find_checkpoint = patched_find
+    Checkpoint.tensors = patched_tensors  # type: ignore[method-assign]
+
+
+# --- the process that forks -------------------------------------------------------------------------------------------
+def child(job: dict[str, Any]) -> None:
+    code = 70
+    try:
+        signal.alarm(LONGEST)
+        os.chdir(job["cwd"])
+        log = os.open("log.txt", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        if job.get("cut"):
+            CUTS[job["cut"]["at"]](job["cut"])
+        if job.get("control"):
+            forget(job["control"])
+        code = main(job["words"])
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def serve() -> None:
+    torch.set_num_threads(1)
+    for module in ("torch._dynamo", *ENVIRONMENTS):  # torch.func asks for the former at the first gradient
+        with contextlib.suppress(Exception):  # not installed
+            importlib.import_module(module)
+    for line in sys.stdin:
+        job = json.loads(line)
+        if "wait" in job:
+            print(os.waitstatus_to_exitcode(os.waitpid(job["wait"], 0)[1]), flush=True)
+            continue
+        pid = os.fork()
+        if pid == 0:
+            child(job)
+        print(pid, flush=True)
+
+
+if __name__ == "__main__":
+    serve()

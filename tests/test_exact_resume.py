@@ -1,0 +1,211 @@
+"""A run cut by kill -9 and resumed ends with the bits of one that was not, wherever the cut falls."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from resume_harness import (
+    Forks,
+    compare_runs,
+    environments,
+    make_config,
+    read_json,
+    run_dir_in,
+    start_program,
+    wait_for,
+    write_config,
+)
+
+from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.runtime.workflows import resume_training
+
+CASES = [(algo, family) for algo in algorithm_names() for family in environments(learner_class(algo))]
+CAPACITY, LEARNING_STARTS, EVERY = 64, 27, 23  # of the ring; of learning; between checkpoints
+Where = dict[str, Any]
+# What the run is cut by, and what must be true of that moment.
+CUTS: dict[str, tuple[dict[str, Any], Callable[[Where], bool]]] = {
+    "before the first checkpoint": ({"at": "step", "n": 5}, lambda cut: 0 < cut["step"] < EVERY),
+    "before learning": ({"at": "step", "n": 25}, lambda cut: EVERY < cut["step"] < LEARNING_STARTS),
+    "mid-episode": (
+        {"at": "step", "n": 61, "save": True},
+        lambda cut: min(cut["open_lengths"]) > 0 and cut["since_training"] > 0 and cut["updates"] > 0,
+    ),
+    "at an episode's end": (
+        {"at": "episode_end", "n": 39, "save": True},
+        lambda cut: min(cut["open_lengths"]) == 0 and cut["updates"] > 0,
+    ),
+    "after the ring wrapped": (
+        {"at": "step", "n": 95, "save": True},
+        lambda cut: cut["added"] > CAPACITY and cut["added"] % CAPACITY != 0,
+    ),
+    "during an evaluation": ({"at": "evaluation", "n": 9}, lambda cut: cut["place"] == "evaluation"),
+    "during a save": ({"at": "save", "call": "fsync", "n": 5}, lambda cut: cut["step"] == 24),
+    "during a rotation": ({"at": "save", "call": "unlink", "n": 2}, lambda cut: cut["step"] > 2 * EVERY),
+}
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    server = Forks()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def whole(forks: Forks, tmp_path_factory) -> Callable[..., Path]:
+    """The uninterrupted run of each case, made once."""
+    made: dict[tuple[str, str], Path] = {}
+
+    def run(algo: str, family: str = "classic") -> Path:
+        pytest.importorskip({"mujoco": "mujoco", "box2d": "Box2D"}.get(family, "gymnasium"))
+        if (algo, family) not in made:
+            made[algo, family] = forks.train(make_config(algo, family), tmp_path_factory.mktemp("whole"))
+        return made[algo, family]
+
+    return run
+
+
+def matrix() -> Iterator[Any]:
+    """Every cut for every entry and family; the default run has them all where starting is cheap, and the rest slow."""
+    for algo, family in CASES:
+        for cut in CUTS:
+            quick = family == "classic" or cut in ("mid-episode", "at an episode's end", "during an evaluation")
+            yield pytest.param(algo, family, cut, marks=() if quick else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("algo", "family", "cut"), list(matrix()))
+def test_cut_and_resumed_equals_uncut(forks, whole, algo: str, family: str, cut: str, tmp_path: Path) -> None:
+    expected = whole(algo, family)
+    how, as_meant = CUTS[cut]
+    where = forks.cut(make_config(algo, family), tmp_path, **how)
+    assert as_meant(where), where
+    assert compare_runs(expected, forks.resume(tmp_path)) == []
+
+
+@pytest.mark.parametrize("algo", algorithm_names())
+def test_cut_again_and_again(forks, whole, algo: str, tmp_path: Path) -> None:
+    forks.cut(make_config(algo), tmp_path, at="step", n=13)
+    forks.cut_again(tmp_path, at="save", n=8)
+    forks.cut_again(tmp_path, at="evaluation", n=3)
+    forks.cut_again(tmp_path, at="step", n=71, save=True)
+    where = forks.cut_again(tmp_path, at="step", n=72)
+    assert where["step"] == 74  # the resumed run stood at 72 and was killed at its first step
+    assert compare_runs(whole(algo), forks.resume(tmp_path)) == []
+
+
+# The comparison is the same for all: one entry for each kind of actions shows that it sees.
+WITNESSES = list({learner_class(algo).discrete_actions: algo for algo in reversed(algorithm_names())}.values())
+# One piece of state forgotten on resume: the comparison must notice each, or it proves nothing.
+FORGOTTEN: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing": ({}, ""),
+    "the update's phase": ({"state": {"since_training": 0}}, "learner.safetensors:params."),
+    "the schedule's end": ({"state": {"horizon": 117}}, "learner.safetensors:params."),
+    "an episode": ({"state": {"episodes": [9, 9, 9, 9]}}, "envs.safetensors:obs"),
+    "the best return": ({"state": {"best": [1e9, 1e9]}}, "state.best"),
+    "the newest evaluation": ({"state": {"last_evaluation_step": 0, "last_evaluation": []}}, ""),
+    "the rows": ({"state": {"offsets": {"metrics": 0, "evaluations": 0}}}, "metrics.jsonl"),
+    "a moment of Adam": ({"zero": "adam_square."}, "learner.safetensors:params."),
+    "Adam's step": ({"zero": "beta_powers"}, "learner.safetensors:params."),
+    "the updates": ({"zero": "update_count"}, "learner.safetensors:params."),
+    "the metrics' mean": ({"zero": "metric_sum."}, "metrics.jsonl"),
+    "the replay's rewards": ({"zero": "rewards"}, "learner.safetensors:params."),
+}
+
+
+@pytest.mark.parametrize("what", FORGOTTEN)
+@pytest.mark.parametrize("algo", WITNESSES)
+def test_what_is_forgotten_is_noticed(forks, whole, cut_mid_way, algo: str, what: str, tmp_path: Path) -> None:
+    control, where = FORGOTTEN[what]
+    shutil.copytree(cut_mid_way(algo), tmp_path, dirs_exist_ok=True)
+    differences = compare_runs(whole(algo), forks.resume(tmp_path, control))
+    if what in ("nothing", "the newest evaluation"):  # the latter is remade: the run ends with another
+        assert differences == []
+    else:
+        assert any(line.startswith(where) for line in differences), differences
+
+
+@pytest.mark.parametrize("algo", algorithm_names())
+def test_a_forgotten_target_update_is_noticed(forks, whole, cut_mid_way, algo: str, tmp_path: Path) -> None:
+    if not hasattr(learner_class(algo).settings_type, "target_update_interval"):
+        pytest.skip("its targets move at every update")
+    shutil.copytree(cut_mid_way(algo), tmp_path, dirs_exist_ok=True)
+    differences = compare_runs(whole(algo), forks.resume(tmp_path, {"zero": "last_step"}))
+    assert any(line.startswith("learner.safetensors:params.") for line in differences)
+
+
+@pytest.fixture(scope="module")
+def cut_mid_way(forks: Forks, tmp_path_factory) -> Callable[[str], Path]:
+    made: dict[str, Path] = {}
+
+    def run(algo: str) -> Path:
+        if algo not in made:
+            made[algo] = tmp_path_factory.mktemp("cut")
+            where = forks.cut(make_config(algo), made[algo], at="step", n=61, save=True)
+            assert where["step"] == 62 and where["since_training"] == 2 and min(where["open_lengths"]) > 0
+        return made[algo]
+
+    return run
+
+
+def test_going_on_from_an_older_checkpoint(forks, whole, cut_mid_way, tmp_path: Path) -> None:
+    """Killed before it catches up, the run must not be left between newer checkpoints and shorter logs."""
+    algo = algorithm_names()[0]
+    shutil.copytree(cut_mid_way(algo), tmp_path, dirs_exist_ok=True)
+    run_dir = run_dir_in(tmp_path)
+    older, newer = sorted((run_dir / "checkpoints").iterdir())
+    assert (older.name[-3:], newer.name[-3:]) == ("046", "062")
+    assert forks.run(["resume", str(older), "--quiet"], tmp_path, {"at": "step", "n": 51}) == -9
+    assert read_json(tmp_path / "cut.json")["step"] == 52
+    assert compare_runs(whole(algo), forks.resume(tmp_path)) == []
+
+
+def test_going_on_in_another_directory(forks, whole, cut_mid_way, tmp_path: Path) -> None:
+    algo = algorithm_names()[-1]
+    source = run_dir_in(cut_mid_way(algo))
+    before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file() and path.name != ".lock"}
+    words = ["resume", str(source), "--quiet", "--output-dir", "runs"]
+    assert forks.run(words, tmp_path, {"at": "step", "n": 65}) == -9  # before its first checkpoint there
+    assert compare_runs(whole(algo), forks.resume(tmp_path)) == []
+    assert before == {path: path.read_bytes() for path in before}
+
+
+@pytest.mark.parametrize("algo", algorithm_names())
+def test_a_process_of_its_own_killed_from_outside(whole, algo: str, tmp_path: Path) -> None:
+    """Without forks: `rl-training train`, SIGKILL when rows appear, and the Python API to go on."""
+    write_config(make_config(algo), tmp_path)
+    log = tmp_path / "log.txt"
+    process = start_program(["train", "--config", "config.yaml"], tmp_path, log)
+    run_dir = tmp_path / "runs" / whole(algo).name
+    try:
+        wait_for(run_dir / "metrics.jsonl", process)
+    finally:
+        process.kill()
+    assert process.wait() == -9
+    assert read_json(run_dir / "run.json")["status"] == "running"
+    resume_training(run_dir, show_progress=False)
+    assert compare_runs(whole(algo), run_dir) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", algorithm_names())
+def test_every_call_of_every_save(forks, whole, algo: str, tmp_path: Path) -> None:
+    """Killed before each sync, rename and removal of the first saves, with the rotation among them."""
+    for number in range(1, 60):
+        where = forks.cut(make_config(algo), tmp_path / str(number), at="save", n=number)
+        assert compare_runs(whole(algo), forks.resume(tmp_path / str(number))) == [], where
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", algorithm_names())
+@pytest.mark.parametrize(
+    "changes", [{"compile": "on"}, {"workers": 2}, {"tensorboard": False, "seeds": (), "num_envs": 1}]
+)
+def test_compiled_in_workers_or_alone(forks, algo: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    config = make_config(algo, **changes)
+    expected = forks.train(config, tmp_path / "whole")
+    forks.cut(config, tmp_path / "cut", at="step", n=61, save=True)
+    assert compare_runs(expected, forks.resume(tmp_path / "cut")) == []

@@ -1,0 +1,190 @@
+"""Runs that fail: exit 1, what reproduces it, and the last good checkpoint intact."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from harness import run_program
+
+from rl_training.algorithms.catalogue import algorithm_names
+from rl_training.envs.spaces import space_to_dict
+from rl_training.experiment.checkpointing import load_checkpoint, newest_checkpoint
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.session import TrainingFailure
+from rl_training.runtime.trainer import train
+from rl_training.runtime.workflows import resume_training
+
+
+class Faulty(gym.Wrapper):
+    """Misbehaves at the given step of its life."""
+
+    def __init__(self, env, how: str, at: int) -> None:
+        super().__init__(env)
+        self.how, self.left = how, at
+
+    def step(self, action):
+        self.left -= 1
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        if self.left == 0:
+            if self.how == "raises":
+                raise RuntimeError("the robot fell over")
+            if self.how == "hangs":
+                time.sleep(60)
+            if self.how == "nan observation":
+                obs = np.full_like(obs, np.nan)
+            if self.how == "nan reward":
+                reward = float("nan")
+            if self.how == "no reward":
+                reward = None
+        return obs, reward, terminated, truncated, info
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("raises", "step raised RuntimeError: the robot fell over"),
+        ("nan observation", "step returned an observation with NaN or infinity"),
+        ("nan reward", "step returned reward nan"),
+        ("no reward", "step returned reward nan"),
+    ],
+)
+def test_a_faulty_environment_ends_the_run_with_what_reproduces_it(how, message, quick_config, tmp_path: Path) -> None:
+    config = quick_config("dqn", tmp_path, eval_episodes=0, checkpoint_interval=30)
+    made = []
+
+    def make_env(**kwargs):
+        env = Faulty(gym.make("CartPole-v1", **kwargs), how, at=77 if len(made) == 2 else -1)
+        made.append(env)
+        return env
+
+    with pytest.raises(
+        TrainingFailure, match=f"environment 0 of seed 0, episode .*{message}.*crash.json reproduces it"
+    ):
+        train(config, env_factory=make_env, show_progress=False)
+    (run_dir,) = tmp_path.iterdir()
+    assert json.loads((run_dir / "run.json").read_text())["status"] == "failed"
+    assert newest_checkpoint(run_dir / "checkpoints")[0].step == 60
+    report = json.loads((run_dir / "crash.json").read_text())
+    env = gym.make("CartPole-v1")
+    env.reset(seed=report["reset_seed"])
+    for action in report["actions"]:
+        last = env.step(action)
+    assert made[2].env.unwrapped.state == pytest.approx(env.unwrapped.state) and len(last) == 5
+    resumed = resume_training(run_dir, env_factory=lambda **kw: gym.make("CartPole-v1", **kw), show_progress=False)
+    assert resumed.metrics["global_step"] == 120
+
+
+def test_a_hanging_environment_ends_the_run(tmp_path: Path) -> None:
+    script = tmp_path / "hang.py"
+    script.write_text(
+        "import sys; sys.path[:0] = [sys.argv[1]]\n"
+        "import gymnasium as gym\n"
+        "from pathlib import Path\n"
+        "from test_failures import Faulty\n"
+        "from rl_training import DQN\n"
+        "made = []\n"
+        "def make_env(**kwargs):\n"
+        "    made.append(Faulty(gym.make('CartPole-v1', **kwargs), 'hangs', 50 if len(made) == 2 else -1))\n"
+        "    return made[-1]\n"
+        "DQN(make_env, total_timesteps=100, output_dir='runs', env_timeout=1.0, checkpoint_interval=20,\n"
+        "    eval_episodes=0, learning_starts=10, threads=1, video=False).learn()\n"
+    )
+    answer = run_program(str(script), str(Path(__file__).parent), cwd=tmp_path, timeout=60)
+    assert answer.returncode == 1
+    assert "step gave no answer for 1 s" in answer.stderr and "Traceback" not in answer.stderr
+    (run_dir,) = (tmp_path / "runs").iterdir()
+    assert len(json.loads((run_dir / "crash.json").read_text())["actions"]) > 0
+    assert newest_checkpoint(run_dir / "checkpoints")[0].step == 40
+
+
+class Poison(Callback):
+    """Makes the parameters of one seed NaN at one step."""
+
+    def __init__(self, seed_index: int, step: int) -> None:
+        self.seed_index, self.step = seed_index, step
+
+    def on_step(self, session) -> None:
+        if session.step == self.step:
+            for params in session.learner.engine.groups().values():
+                for tensor in params.values():
+                    tensor[self.seed_index].fill_(float("nan"))
+
+
+@pytest.mark.parametrize("algo", algorithm_names())
+def test_a_loss_that_becomes_nan_ends_the_run_and_keeps_the_good_checkpoint(algo, quick_config, tmp_path: Path) -> None:
+    with pytest.raises(TrainingFailure, match="NaN or infinite at update 58"):
+        train(quick_config(algo, tmp_path), callbacks=[Poison(0, 77)], show_progress=False)
+    (run_dir,) = tmp_path.iterdir()
+    checkpoint = newest_checkpoint(run_dir / "checkpoints")[0]
+    assert checkpoint.step == 50
+    assert all(t.isfinite().all() for k, t in checkpoint.tensors("learner.safetensors").items() if k[:6] == "params")
+
+
+@pytest.mark.parametrize("algo", algorithm_names())
+def test_one_failed_seed_does_not_stop_or_change_the_others(algo, quick_config, tmp_path: Path) -> None:
+    healthy = train(quick_config(algo, tmp_path / "a", seeds=(1, 2, 3)), show_progress=False)
+    with pytest.raises(TrainingFailure, match="failed seeds: 2; the others finished"):
+        config = quick_config(algo, tmp_path / "b", seeds=(1, 2, 3))
+        train(config, callbacks=[Poison(1, 77)], show_progress=False)
+    (run_dir,) = (tmp_path / "b").iterdir()
+    record = json.loads((run_dir / "run.json").read_text())
+    assert record["failed_seeds"]["2"]["update"] == 58
+    a = load_checkpoint(healthy.checkpoint_path).tensors("learner.safetensors")
+    b = newest_checkpoint(run_dir / "checkpoints")[0].tensors("learner.safetensors")
+    for name in a:
+        if name.startswith("params"):
+            assert torch.equal(a[name][[0, 2]], b[name][[0, 2]])
+
+
+def test_a_changed_environment_is_not_resumed(quick_config, tmp_path: Path) -> None:
+    result = train(quick_config("dqn", tmp_path), show_progress=False)
+
+    def other_env(**kwargs):
+        return gym.make("Acrobot-v1", **kwargs)
+
+    with pytest.raises(ValueError, match=r"observation_space has changed since the checkpoint: .*shape \[4\] -> \[6\]"):
+        resume_training(result.run_dir, total_timesteps=130, env_factory=other_env, show_progress=False)
+    assert space_to_dict(gym.make("Acrobot-v1").action_space)["n"] == 3
+
+
+@pytest.mark.parametrize(("num_envs", "frequency", "updates", "expected"), [
+    (1, 1, 1, 100), (1, 4, 1, 25), (3, 1, 1, 100), (3, 4, 2, 50), (5, 7, 3, 42), (4, 100, 1, 1),
+])  # fmt: skip
+def test_the_update_to_data_ratio_does_not_depend_on_num_envs(
+    num_envs, frequency, updates, expected, quick_config, tmp_path: Path
+) -> None:
+    settings = {"train_frequency": frequency, "gradient_updates_per_step": updates, "learning_starts": 20}
+    config = quick_config(
+        "dqn", tmp_path, num_envs=num_envs, total_timesteps=120, eval_episodes=0, algo_kwargs=settings
+    )
+    result = train(config, show_progress=False)
+    assert result.metrics["global_step"] == 120
+    assert result.metrics["gradient_steps"] == expected  # (120 - 20) // frequency * updates
+
+
+def test_learning_starts_at_the_total_is_legal_and_says_so(quick_config, tmp_path: Path, capsys) -> None:
+    result = train(quick_config("dqn", tmp_path, algo_kwargs={"learning_starts": 120}))
+    assert result.metrics["gradient_steps"] == 0
+    assert (
+        "learning_starts (120) is not below total_timesteps (120): nothing will be learned" in capsys.readouterr().err
+    )
+
+
+def test_tensorboard_holds_the_same_numbers(quick_config, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    result = train(quick_config("dqn", tmp_path, tensorboard=True), show_progress=False)
+    events = EventAccumulator(str(result.run_dir / "tensorboard" / "seed_0"))
+    events.Reload()
+    rows = [json.loads(line) for line in (result.run_dir / "metrics.jsonl").read_text().splitlines()]
+    expected = [(row["step"], row["train/loss"]) for row in rows if row.get("train/loss") is not None]
+    found = [(event.step, event.value) for event in events.Scalars("train/loss")]
+    assert [step for step, _ in found] == [step for step, _ in expected]
+    assert [value for _, value in found] == pytest.approx([value for _, value in expected])
