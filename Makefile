@@ -8,10 +8,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint wheel-test learn bench-cpu bench-gpu bench-disk clean
+.PHONY: help setup demo test lint wheel-test learn bench-cpu bench-gpu bench-disk fuzz clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## create .venv and install the package with its tools (once)
 
@@ -54,6 +54,12 @@ $(PEERS)/.installed: constraints.txt
 	@$(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt torch gymnasium mujoco imageio packaging stable-baselines3==2.9.2
 	@touch $@
+
+kill-campaign: $(STAMP) ## 200 random kills of training over every algorithm: nothing lost, equal ends (10 minutes)
+	$(BIN)/python scripts/kill_campaign.py
+
+fuzz: $(STAMP) ## load 5,000 mutated checkpoints and agents and 1,000 configs, result in benchmarks/results
+	$(BIN)/python scripts/fuzz.py
 
 clean: ## remove .venv, caches and build products; runs/ stays
 	rm -rf $(VENV) $(PEERS) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

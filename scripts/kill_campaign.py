@@ -1,14 +1,16 @@
 """Kill training at random, resume it, and compare the end with a run that nobody killed: over every algorithm.
 
-Each life of a run is `rl-training train` or `rl-training resume` in a process of its own, killed by SIGKILL from outside
+Each life of a run is `rl-training train` or `rl-training resume` in a process of its own, killed from outside (SIGKILL)
 at a random time; a run lives until it finishes. It must then equal the uninterrupted run bit by bit, the clock aside.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
+import subprocess
 import sys
 import tempfile
 import threading
@@ -17,9 +19,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+from harness import ROOT
 from resume_harness import compare_runs, environments, make_config, run_dir_in, start_program, write_config
 
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
@@ -27,11 +30,11 @@ from rl_training.experiment.checkpointing import list_checkpoints
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.runs import versions
 
-STEPS = 20_000
+STEPS = 4000
 CHANGES: dict[str, Any] = {
     "total_timesteps": STEPS,
-    "log_interval": 171,
-    "checkpoint_interval": 203,
+    "log_interval": 71,
+    "checkpoint_interval": 103,
     "eval_interval": 997,
 }
 WANTED = {"buffer_capacity": 5000, "learning_starts": 500, "train_frequency": 7}
@@ -64,6 +67,7 @@ class Campaign:
         self.runs: list[Run] = []
         self.cases = [(algo, family) for algo in algorithm_names() for family in environments(learner_class(algo))]
         self.references: dict[tuple[str, str], Path] = {}
+        self.start_s: dict[tuple[str, str], float] = {}
         self.life_s: dict[tuple[str, str], float] = {}
 
     @property
@@ -99,7 +103,9 @@ class Campaign:
             thread.join()
 
     def config(self, case: tuple[str, str]) -> TrainConfig:
-        return make_config(*case, wanted=WANTED, **CHANGES)
+        # On the cheapest environments two seeds, and a worker process that every kill orphans.
+        more = {"workers": 2} if case[1] == "classic" else {"seeds": ()}
+        return make_config(*case, wanted=WANTED, **CHANGES, **more)
 
     def reference(self, number: int) -> None:
         case = self.cases[number]
@@ -107,6 +113,8 @@ class Campaign:
         write_config(self.config(case), cwd)
         began = time.monotonic()
         process = start_program(["train", "--config", "config.yaml", "--quiet"], cwd, cwd / "log.txt")
+        self.wait_for_a_save(process, cwd)
+        self.start_s[case] = time.monotonic() - began
         if process.wait(LONGEST) == 0:
             self.references[case] = run_dir_in(cwd)
             self.life_s[case] = time.monotonic() - began
@@ -122,7 +130,7 @@ class Campaign:
             self.runs.append(run)
         rng = random.Random(f"{self.seed} {number}")
         try:
-            self.live(run, cwd, rng)
+            self.live(run, cwd, rng, self.start_s[case])
             run.differences = compare_runs(self.references[case], run_dir_in(cwd))
         except Exception as error:
             run.lost = f"{type(error).__name__}: {error}"
@@ -133,7 +141,7 @@ class Campaign:
             f"killed {len(run.kills):2d} times, {state}, {run.tracebacks} tracebacks"
         )
 
-    def live(self, run: Run, cwd: Path, rng: random.Random) -> None:
+    def live(self, run: Run, cwd: Path, rng: random.Random, start_s: float) -> None:
         """One process after another, each killed if it does not finish first."""
         log = cwd / "log.txt"
         for life in range(1000):
@@ -141,20 +149,37 @@ class Campaign:
             begun = list(cwd.glob("runs/*/run.json"))
             words = ["resume", str(begun[0].parent)] if begun else ["train", "--config", "config.yaml"]
             process = start_program([*words, "--quiet"], cwd, log)
-            delay = rng.uniform(1.5, 6.0)
-            enough = self.kills >= self.wanted + self.jobs  # the last runs may finish
-            try:
-                code = process.wait(LONGEST if enough else delay)
-            except Exception:
-                assert process.poll() is None, "the process ended by itself"
+            began = time.monotonic()
+            enough = self.kills >= self.wanted and run.kills  # what is left may finish in peace
+            if not enough:
+                if rng.random() < 0.3:  # while it starts, or reads its checkpoint
+                    self.wait(process, rng.uniform(0, start_s))
+                else:
+                    self.wait_for_a_save(process, cwd)
+                    self.wait(process, rng.uniform(0, 2))
+            if not enough and process.poll() is None:
                 process.kill()
                 code = process.wait()
                 assert code == -9, f"it exited with {code} before the kill"
-                run.kills.append(self.describe(life, delay, cwd))
+                run.kills.append(self.describe(life, time.monotonic() - began, cwd))
                 continue
+            code = process.wait(LONGEST)
             if code != 0:
                 raise RuntimeError(f"life {life} ({words[0]}) exited with {code}; see {log}")
             return
+
+    def wait(self, process: subprocess.Popen[bytes], seconds: float) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+
+    def wait_for_a_save(self, process: subprocess.Popen[bytes], cwd: Path) -> None:
+        """Until it has got somewhere: a machine that is busy takes its time to start."""
+        before = self.saved(cwd)
+        while self.saved(cwd) == before and process.poll() is None:
+            time.sleep(0.02)
+
+    def saved(self, cwd: Path) -> list[str]:
+        return sorted(path.name for path in cwd.glob("runs/*/checkpoints/step_*"))
 
     def describe(self, life: int, delay: float, cwd: Path) -> Kill:
         roots = list(cwd.glob("runs/*/checkpoints"))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,11 @@ warnings.simplefilter("ignore")
 from rl_training.cli.loading import load_config  # noqa: E402
 from rl_training.runtime.agents import load_agent  # noqa: E402
 
-LOADERS: dict[str, Callable[[str], Any]] = {"agent": load_agent, "config": load_config}
+LOADERS: dict[str, Callable[[str], Any]] = {
+    "agent": load_agent,
+    "config": load_config,
+    "unpickle": lambda path: pickle.loads(Path(path).read_bytes()),  # what the hook must see
+}
 READING = {"open", "os.listdir", "os.scandir", "pathlib.Path.glob", "glob.glob", "os.fwalk"}
 HARMLESS = {"object.__getattr__", "object.__setattr__", "sys._getframe", "builtins.id", "code.__new__", "array.__new__"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -24,10 +30,8 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 def main(job: Path, warm: dict[str, str]) -> None:
     for kind, path in warm.items():  # imports what loading needs
         LOADERS[kind](path)
-        try:
+        with suppress(ValueError):
             LOADERS[kind](path + ".nothing")
-        except ValueError:
-            pass
     seen: list[str] = []
     watching = False
 

@@ -45,6 +45,7 @@ def seal(checkpoint: Path, **changes: Any) -> Path:
         files[name] = {"sha256": _sha256(data), "bytes": len(data)}
     body = {**json.loads(_manifest(int(STEP[5:]), files)), **changes}
     body.pop("sha256")
+    (checkpoint / "manifest.json").unlink()  # it may have another name elsewhere
     (checkpoint / "manifest.json").write_bytes(to_json({**body, "sha256": _sha256(to_json(body))}))
     return checkpoint
 
@@ -144,12 +145,12 @@ def shape_bomb(run: Path, place: Path) -> Path:
     return seal(checkpoint)
 
 
-def agent_file(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path, Path], Path]:
+def agent_file(change: Callable[[dict[str, Any]], Any], forged: bytes | None = None) -> Callable[[Path, Path], Path]:
     """An agent whose description says something else, with its digest recomputed."""
 
     def build(run: Path, place: Path) -> Path:
         source = next((run / "agents").glob("*_final.safetensors"))
-        data = source.read_bytes()
+        data = source.read_bytes() if forged is None else forged
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         about, tensors = json.loads(header["__metadata__"][KEY]), load_tensors(data, source)
         about = change(about)

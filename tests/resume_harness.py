@@ -23,7 +23,7 @@ from rl_training.experiment.checkpointing import Checkpoint, newest_checkpoint
 from rl_training.experiment.config import TrainConfig, config_from_dict
 from rl_training.experiment.yaml_loading import dump_yaml, load_yaml
 
-CLOCK = {"time/fps", "time/elapsed"}
+CLOCK = {"time/fps", "time/time_elapsed"}
 # Every number is prime to every other, so that no two things fall due at the same step by design.
 CADENCES: dict[str, Any] = {
     "total_timesteps": 118,
@@ -32,6 +32,7 @@ CADENCES: dict[str, Any] = {
     "eval_interval": 37,
     "seeds": (3, 5),
     "num_envs": 2,
+    "workers": 0,
 }
 SETTINGS = {
     "train_frequency": 3,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.trainer import train
 from rl_training.runtime.workflows import evaluate_checkpoint, predict_checkpoint, resume_training
 
-CLOCK = {"time/fps", "time/elapsed"}
+CLOCK = {"time/fps", "time/time_elapsed"}
 
 
 class StopAt(Callback):
@@ -60,15 +61,46 @@ def test_cut_and_resumed_equals_uncut(algo: str, cut: int, quick_config, tmp_pat
     assert_same(whole, resume_training(part.run_dir, show_progress=False))
 
 
+QUIET = {"eval_episodes": 0, "log_interval": 1000, "checkpoint_interval": 1000}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> Callable[[str], dict[str, torch.Tensor]]:
+    from conftest import make_quick_config
+
+    made: dict[str, dict[str, torch.Tensor]] = {}
+
+    def tensors(algo: str) -> dict[str, torch.Tensor]:
+        if algo not in made:
+            config = make_quick_config(algo, tmp_path_factory.mktemp("quiet"), **QUIET)
+            made[algo] = trained_state(train(config, show_progress=False))
+        return made[algo]
+
+    return tensors
+
+
+def trained_state(result) -> dict[str, torch.Tensor]:
+    """All that training goes on from. Sums for the next row of metrics start again at each row: they are left out."""
+    return {name: tensor for name, tensor in state_of(result)[0].items() if not name.startswith("metric_")}
+
+
 @pytest.mark.parametrize("algo", algorithm_names())
-def test_logging_evaluation_and_checkpoints_do_not_change_training(algo: str, quick_config, tmp_path: Path) -> None:
-    quiet = train(quick_config(algo, tmp_path / "a", eval_episodes=0, log_interval=1000), show_progress=False)
-    busy = train(
-        quick_config(algo, tmp_path / "b", eval_episodes=2, eval_interval=13, log_interval=7, checkpoint_interval=11),
-        show_progress=False,
-    )
-    a, b = (load_checkpoint(result.checkpoint_path).tensors("learner.safetensors") for result in (quiet, busy))
-    assert all(torch.equal(a[name], b[name]) for name in a if name.startswith(("params", "adam")))
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"eval_episodes": 2, "eval_interval": 13},
+        {"log_interval": 7},
+        {"checkpoint_interval": 11, "keep_checkpoints": 1},
+        {"video": True, "report": True},
+        {"eval_episodes": 1, "eval_interval": 1, "log_interval": 1, "checkpoint_interval": 1},
+    ],
+    ids=lambda change: "+".join(change),
+)
+def test_looking_on_does_not_change_training(algo: str, change, undisturbed, quick_config, tmp_path: Path) -> None:
+    busy = trained_state(train(quick_config(algo, tmp_path, **{**QUIET, **change}), show_progress=False))
+    expected = undisturbed(algo)
+    assert busy.keys() == expected.keys()
+    assert [name for name in busy if not torch.equal(busy[name], expected[name])] == []
 
 
 @pytest.fixture(scope="module", params=algorithm_names())

@@ -97,6 +97,16 @@ def test_cut_again_and_again(forks, whole, algo: str, tmp_path: Path) -> None:
     assert compare_runs(whole(algo), forks.resume(tmp_path)) == []
 
 
+@pytest.mark.parametrize("algo", algorithm_names())
+def test_rows_between_two_updates(forks, algo: str, tmp_path: Path) -> None:
+    """What a row says must not depend on whether this process has made an update yet."""
+    config = make_config(algo, wanted={"train_frequency": 50})
+    expected = forks.train(config, tmp_path / "whole")
+    where = forks.cut(config, tmp_path / "cut", at="step", n=81, save=True)
+    assert where["updates"] == 1 and where["step"] < 85 < 127  # a row is due at 85, the next update at 127
+    assert compare_runs(expected, forks.resume(tmp_path / "cut")) == []
+
+
 # The comparison is the same for all: one entry for each kind of actions shows that it sees.
 WITNESSES = list({learner_class(algo).discrete_actions: algo for algo in reversed(algorithm_names())}.values())
 # One piece of state forgotten on resume: the comparison must notice each, or it proves nothing.

@@ -97,7 +97,7 @@ def test_a_hanging_environment_ends_the_run(tmp_path: Path) -> None:
     )
     answer = run_program(str(script), str(Path(__file__).parent), cwd=tmp_path, timeout=60)
     assert answer.returncode == 1
-    assert "step gave no answer for 1 s" in answer.stderr and "Traceback" not in answer.stderr
+    assert "no answer for 1 s" in answer.stderr and "Traceback" not in answer.stderr
     (run_dir,) = (tmp_path / "runs").iterdir()
     assert len(json.loads((run_dir / "crash.json").read_text())["actions"]) > 0
     assert newest_checkpoint(run_dir / "checkpoints")[0].step == 40

@@ -143,11 +143,13 @@ def loaded(run: Path, tmp_path_factory) -> dict[str, dict]:
     for name, (text, _) in CONFIGS.items():
         (home / f"{name}.yaml").write_text(text)
         jobs[f"{name} config"] = ("config", str(home / f"{name}.yaml"))
-    (home / "jobs.json").write_text(json.dumps(jobs))
     agent = next((run / "agents").glob("*_final.safetensors"))
     (home / "good.yaml").write_text("algo: dqn\nenv_id: CartPole-v1\n")
     for kind, path in (("agent", agent), ("agent", run), ("config", home / "good.yaml")):
         jobs[f"good {kind} {path.name}"] = (kind, str(path))
+    (home / "control").mkdir()
+    (home / "control" / "pickle").write_bytes(hostile.canary(home / "control" / "place"))
+    jobs["control"] = ("unpickle", str(home / "control" / "pickle"))
     (home / "jobs.json").write_text(json.dumps(jobs))
     warm = json.dumps({"agent": str(run), "config": str(home / "good.yaml")})
     answer = run_program(str(Path(__file__).parent / "audit_loading.py"), str(home / "jobs.json"), warm)
@@ -158,6 +160,8 @@ def loaded(run: Path, tmp_path_factory) -> dict[str, dict]:
 
 
 def test_loading_only_reads(loaded) -> None:
+    control = " ".join(loaded.pop("control")["events"])
+    assert "pickle.find_class" in control and "open" in control
     busy = {name: result["events"] for name, result in loaded.items() if result["events"]}
     assert busy == {}
     assert [result["outcome"] for name, result in loaded.items() if name.startswith("good")] == ["loaded"] * 3
@@ -217,7 +221,7 @@ def test_all_damaged_is_exit_1_and_nothing_is_deleted(run: Path, tmp_path: Path,
 
 
 def test_a_missing_checkpoint_lists_those_there_are(run: Path) -> None:
-    with pytest.raises(UserError, match="no such file or directory; available: step_0+20, step_0+40"):
+    with pytest.raises(UserError, match=r"no such file or directory; available: step_0+20, step_0+40"):
         load_agent(run / "checkpoints" / "step_000000000030")
 
 

@@ -74,7 +74,7 @@ def make_run(run_dir: Path, seeds: list[int], **info: Any) -> Path:
                 "rollout/ep_rew_mean": None if step == 100 else step / 10 + seed,
                 "train/critic_loss": 1 / step,
                 "time/fps": 500.0,
-                "time/elapsed": step / 500,
+                "time/time_elapsed": step / 500,
             }
             for step in range(100, 1001, 100)
             for seed in seeds
@@ -195,7 +195,7 @@ def test_half_lines_nulls_and_broken_values(tmp_path: Path) -> None:
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('[1]\n\n"x"\nnull\n{"step": null}\n{"step": "7", "seed": 0}\n{"seed": []}\n')
         file.write('{"step": 1100, "seed": 0, "train/critic_loss": NaN, "rollout/ep_rew_mean": 1e308}\n')
-        file.write('{"step": 1200, "seed": 0, "train/critic_loss": -Infinity, "time/elapsed": true}\n{"step": 13')
+        file.write('{"step": 1200, "seed": 0, "train/critic_loss": -Infinity, "time/time_elapsed": true}\n{"step": 13')
     with (tmp_path / "evaluations.jsonl").open("ab") as file:
         file.write(b'{"step": 1100, "seed": 0, "returns": [null, 60.0]}\n')
         file.write(b'{"step": 1200, "seed": 0, "returns": []}\n{"step": 1300, "seed": 0, "returns": [1\xff')

@@ -18,12 +18,11 @@ from rl_training.core.rng import stream
 from rl_training.core.schedules import Every, linear
 from rl_training.core.types import EnvShape, UpdateResult
 from rl_training.engine.acting import Acting
-from rl_training.engine.engine import Engine
+from rl_training.engine.engine import LARGEST_COUNT, Engine
 from rl_training.engine.phases import Batch, Groups, Metrics, Noise, NoiseSpec, Phase, Source
 
 Array = NDArray[Any]
 MAX_LAYERS = 100
-Policy = str  # the name of a method that maps (groups, obs, noise, amount) to actions
 __all__ = ["Batch", "Groups", "Learner", "Metrics", "Network", "Noise", "NoiseSpec", "OffPolicySettings", "Phase"]
 
 
@@ -249,7 +248,7 @@ class Learner:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         rest = dict(state)
         last_step = rest.pop("last_step")
-        if last_step.shape or last_step.dtype != torch.int64 or last_step < 0:
+        if last_step.shape or last_step.dtype != torch.int64 or not 0 <= last_step < LARGEST_COUNT:
             raise ValueError("last_step must be one number >= 0")
         self.engine.load_state_dict(rest)
         self.last_step = int(last_step)

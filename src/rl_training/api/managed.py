@@ -31,6 +31,8 @@ class ManagedAlgorithm:
 
     def __init__(self, env: str | TrainConfig | EnvFactory, **keywords: Any) -> None:
         self.env_factory: EnvFactory | None = None
+        # A module named in a file is not imported; one that the caller names here is.
+        self.env_id = env.env_id if isinstance(env, TrainConfig) else env if isinstance(env, str) else None
         if isinstance(env, TrainConfig):
             self.config = self._from_config(env, keywords)
         else:
@@ -84,7 +86,8 @@ class ManagedAlgorithm:
                 raise UserError("resume needs a run directory or a checkpoint: this agent has not been trained")
             checkpoint = self.result.run_dir
         manager = DefaultExperimentManager()
-        prepared = manager.resume(checkpoint, total_timesteps, env_factory=self.env_factory, **keywords)
+        keywords = {"env_id": self.env_id, "env_factory": self.env_factory, **keywords}
+        prepared = manager.resume(checkpoint, total_timesteps, **keywords)
         return self._adopt(prepared.train())
 
     def _adopt(self: Self, result: TrainResult) -> Self:
@@ -96,7 +99,7 @@ class ManagedAlgorithm:
     def evaluate(self, num_episodes: int | None = None) -> dict[str, Any]:
         """Fresh episodes with the greedy policy: `eval_return_mean`, `eval_return_std`, `eval_episodes`."""
         agent = self._trained("evaluate")
-        source = env_source(agent.config, env_factory=self.env_factory)
+        source = env_source(agent.config, self.env_id, self.env_factory)
         return evaluate_agent(agent, source, agent.config.eval_episodes if num_episodes is None else num_episodes)
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
@@ -113,7 +116,7 @@ class ManagedAlgorithm:
         if agent.config.algo != cls.algo_name:
             raise UserError(f"{path}: holds a {agent.config.algo} agent, not {cls.algo_name}")
         loaded = cls(agent.config)
-        loaded.env_factory, loaded.agent = env_factory, agent
+        loaded.env_id, loaded.env_factory, loaded.agent = None, env_factory, agent
         return loaded
 
     def _trained(self, what: str) -> Agent:

@@ -24,7 +24,7 @@ def add_all(subparsers: Any) -> None:
     train.add_argument("--seeds", metavar="LIST", help="several seeds as one program, e.g. 0-7 or 0,3,5")
     train.add_argument("--num-envs", type=_whole, metavar="N", help="environments per seed")
     train.add_argument("--eval-episodes", type=_whole, metavar="N")
-    train.add_argument("--device", metavar="D", help="auto, cpu, cuda, cuda:1 or mps")
+    train.add_argument("--device", metavar="D", help="auto, cpu, cuda or cuda:1")
     train.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
                        help="any field of the config, e.g. algo_kwargs.gamma=0.98 (repeatable)")  # fmt: skip
     _add_run_options(train)
@@ -244,6 +244,7 @@ def run_demo(words: Words) -> int:
 
 def exit_code_of(error: Exception) -> int | None:
     """What a failed or stopped run exits with; None for anything unforeseen, which keeps its traceback."""
+    from rl_training.envs.vector import EnvironmentFailure
     from rl_training.experiment.files import DISK_ERRORS
     from rl_training.runtime.session import TrainingFailure
     from rl_training.runtime.trainer import Stopped
@@ -252,4 +253,4 @@ def exit_code_of(error: Exception) -> int | None:
         return 128 + error.number
     if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         return 1
-    return 1 if isinstance(error, TrainingFailure) else None
+    return 1 if isinstance(error, (TrainingFailure, EnvironmentFailure)) else None

@@ -43,7 +43,7 @@ def _torch(add: Any) -> None:
     device = choose_device("auto")
     name = f" ({torch.cuda.get_device_name(0)})" if device == "cuda" else ""
     add("device", "ok", f"auto means {device}{name}")
-    if compiler_present(device):
+    if compiler_present():
         add("compile", "ok", "a C++ compiler is there: long runs are compiled (compile: auto)")
     else:
         add("compile", "info", "no C++ compiler: runs stay eager; install g++ to train up to twice as fast")

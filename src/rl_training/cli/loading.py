@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rl_training.core.checks import ConfigError, UserError, did_you_mean
+from rl_training.core.checks import ConfigError, Problem, UserError, did_you_mean
 from rl_training.experiment.config import TrainConfig, apply_overrides, config_from_dict, located
 from rl_training.experiment.yaml_loading import LoadedYaml, load_yaml
 from rl_training.resources import ASSETS, find_packaged_asset, packaged_configs
@@ -53,7 +53,10 @@ def check_settings(config: TrainConfig, source: LoadedYaml | None) -> None:
     from rl_training.algorithms.catalogue import learner_class
     from rl_training.core.fields import parse
 
-    cls = learner_class(config.algo)
+    try:
+        cls = learner_class(config.algo)
+    except UserError as error:
+        raise located([Problem(("algo",), str(error))], source) from error
     try:
         parse(cls.settings_type, config.algo_kwargs)
     except ConfigError as error:

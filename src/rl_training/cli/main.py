@@ -69,6 +69,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`| head`): keep the interpreter from complaining about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        code = commands.exit_code_of(error)
+        if code is None and error.filename is None:
+            raise
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return code or 2
     except Exception as error:
         code = commands.exit_code_of(error)
         if code is None:

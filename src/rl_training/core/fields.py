@@ -226,7 +226,7 @@ def _convert_union(value: Any, hint: Any) -> Any:
 def _convert_tuple(value: Any, hint: Any) -> tuple[Any, ...]:
     entry_hints = typing.get_args(hint)
     # A lone string is a sequence too, but `tags: abc` never means ["a", "b", "c"].
-    if not isinstance(value, (list, tuple)):
+    if not isinstance(value, (list, tuple, range)):
         raise _RefusalError(_describe(hint))
     if entry_hints[-1] is Ellipsis:
         entry_hints = (entry_hints[0],) * len(value)

@@ -16,6 +16,7 @@ from rl_training.engine.metrics import MetricSums
 from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
 from rl_training.engine.phases import Batch, Groups, Metrics, Noise, NoiseSpec, Pattern, Phase, Source
 
+LARGEST_COUNT = 2**53
 LARGEST_GRAPH = 32  # updates captured together; a longer burst replays the graph of one update
 
 
@@ -264,8 +265,9 @@ class Engine:
             have, mine_is = (f"{one.dtype} {tuple(one.shape)}" for one in (state[name], tensor))
             if have != mine_is:
                 raise ValueError(f"{name} is {have}, this learner's is {mine_is}")
-        if state["update_count"] < 0 or (state["metric_counts"] < 0).any():
-            raise ValueError("update_count and metric_counts must be >= 0")
+        counters = torch.cat([state["update_count"].reshape(1), state["metric_counts"]])
+        if not ((counters >= 0) & (counters < LARGEST_COUNT)).all():
+            raise ValueError(f"update_count and metric_counts must be >= 0 and < {LARGEST_COUNT}")
         for name, tensor in mine.items():
             tensor.copy_(state[name])
         self.metrics.counts = [int(count) for count in state["metric_counts"]]

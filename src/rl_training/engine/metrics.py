@@ -79,8 +79,10 @@ class MetricSums:
         return state
 
     def adopt_names(self, state: Mapping[str, Tensor]) -> None:
-        """A learner that has seen no batch yet takes the names from the state it is about to load."""
+        """A learner takes over what the state it is about to load knows: names, or that no batch was seen yet."""
         found = [key.split(".", 2) for key in state if key.startswith("metric_sum.") and key.count(".") >= 2]
-        if found and not self.names:
+        if not found:
+            self.names, self.sums, self.latest = [], [], []
+        elif not self.names:
             phases = range(len(self.counts))
             self.learn_names([[name for _, phase, name in found if phase == str(number)] for number in phases])

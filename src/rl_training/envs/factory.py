@@ -46,12 +46,19 @@ class EnvSource:
             extra = EXTRAS.get(str(error.name).split(".")[0])
             how = f"; install it with: pip install 'gymnasium[{extra}]'" if extra else ""
             raise UserError(f"environment {self.env_id!r}: {_one_line(error)}{how}") from error
-        except TypeError as error:
-            raise UserError(f"environment {self.env_id!r} refused env_kwargs {kwargs}: {_one_line(error)}") from error
+        except Exception as error:  # whatever an environment's constructor makes of what it was given
+            said = f"{type(error).__name__}: {_one_line(error)}"
+            raise UserError(f"environment {self.env_id!r} refused env_kwargs {kwargs}: {said}") from error
 
     def _from_factory(self, kwargs: dict[str, Any]) -> Env:
         assert self.factory is not None
-        env = self.factory(**kwargs)
+        try:
+            env = self.factory(**kwargs)
+        except TypeError as error:
+            said = _one_line(error)
+            raise UserError(
+                f"the environment factory must accept {', '.join(kwargs) or 'no arguments'}: {said}"
+            ) from error
         if not isinstance(env, gym.Env):
             raise UserError(f"the environment factory must return a gymnasium.Env, got {type(env).__name__}")
         return env

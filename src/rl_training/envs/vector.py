@@ -134,21 +134,24 @@ class SeededEnvs:
         """Begin the episodes `rows` stand at, and go through their histories again."""
         for position, row in enumerate(rows):
             self.logs[row] = [] if histories is None else list(histories[position])
+        self.busy_since = time.monotonic()
         try:
             self.stepper.start(rows, [self.episode_seed(row) for row in rows], histories, self.obs)
         except RowsFailed as failed:
             raise self._failure(failed) from failed.__cause__
+        finally:
+            self.busy_since = None
+        if not self.observation.is_image and not np.isfinite(self.obs[list(rows)]).all():
+            row = next(row for row in rows if not np.isfinite(self.obs[row]).all())
+            raise self._failure(RowsFailed([row], "reset returned an observation with NaN or infinity"))
 
     def episode_seed(self, row: int) -> int:
         seed_index, env_index = divmod(row, self.num_envs)
         return episode_seed(self.seeds[seed_index], self.stream, env_index, self.episodes[row])
 
-    def hung(self) -> EnvironmentFailure | None:
-        """The failure to report if the step in progress has taken too long. Called from another thread."""
-        since = self.busy_since
-        if since is None or time.monotonic() - since < self.timeout:
-            return None
-        return self._failure(RowsFailed(range(self.size), f"step gave no answer for {self.timeout:g} s"))
+    def hung(self) -> EnvironmentFailure:
+        """The failure to report when a step or a reset gives no answer."""
+        return self._failure(RowsFailed(range(self.size), f"no answer for {self.timeout:g} s"))
 
     def _check_finite(self) -> None:
         if np.isfinite(self.rewards).all() and (self.observation.is_image or np.isfinite(self.next_obs).all()):

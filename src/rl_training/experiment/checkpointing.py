@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from rl_training import __version__
@@ -37,11 +38,12 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 STEP_NAME = re.compile(r"step_(\d{12})")
 FILE_NAME = re.compile(r"[a-z0-9_]+\.(safetensors|json)")
+WRITTEN_TYPES = {torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool}
 Tensors = Mapping[str, Tensor]
 
 
 class DamagedCheckpoint(UserError):
-    """A checkpoint that is incomplete or altered."""
+    """A checkpoint or agent file that is incomplete or altered."""
 
     exit_code = 1
 
@@ -77,9 +79,13 @@ def pack_tensors(tensors: Tensors, metadata: dict[str, str] | None = None) -> by
 
 def load_tensors(data: bytes, path: Path) -> dict[str, Tensor]:
     try:
-        return safetensors.torch.load(data)
+        tensors = safetensors.torch.load(data)
     except Exception as error:
         raise DamagedCheckpoint(f"{path}: not a safetensors file ({one_line(error)})") from error
+    for name, tensor in tensors.items():
+        if tensor.dtype not in WRITTEN_TYPES:
+            raise DamagedCheckpoint(f"{path}: {shown(name)} is {tensor.dtype}, which is never written")
+    return tensors
 
 
 def save_checkpoint(

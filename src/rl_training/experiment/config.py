@@ -18,9 +18,9 @@ MAX_SEEDS = 1024
 _non_empty = Condition("a non-empty string", bool)
 _a_seed = Condition(">= 0 and < 2**31", lambda value: 0 <= value < 2**31)
 _a_device = Condition(
-    "one of auto, cpu, cuda, cuda:N, mps",
-    lambda value: re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,4})?", value) is not None,
-    options=("auto", "cpu", "cuda", "mps"),
+    "one of auto, cpu, cuda, cuda:N",
+    lambda value: re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", value) is not None,
+    options=("auto", "cpu", "cuda"),
 )
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from rl_training.core.checks import UserError
 
 MAX_JSON_BYTES = 64 * 1024 * 1024
-DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}  # the disk's fault, not the program's
+# The disk's fault, not the program's.
+DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG}
 
 
 def write_synced(path: Path, data: bytes) -> None:

@@ -62,7 +62,8 @@ class Progress:
 
     def note(self, message: str) -> None:
         """Print a line above the bar."""
-        if not self._enabled:
+        if not self._enabled:  # quiet means no bar; what the user should know is still said
+            print(message, file=sys.stderr)
             return
         if self._console is not None:
             self._console.print(message, markup=False, highlight=False, soft_wrap=True)

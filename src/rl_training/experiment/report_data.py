@@ -105,7 +105,7 @@ def final_returns(run: Run) -> dict[int, float]:
 
 
 def wall_seconds(run: Run) -> float | None:
-    elapsed = [value for row in run.metrics if (value := as_number(row.get("time/elapsed")))]
+    elapsed = [value for row in run.metrics if (value := as_number(row.get("time/time_elapsed")))]
     if elapsed:  # counts training only; the clock between start and end also counts the time a run lay stopped
         return max(elapsed)
     try:

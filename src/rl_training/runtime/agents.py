@@ -24,6 +24,7 @@ from rl_training.core.types import EnvShape
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict, space_to_dict
 from rl_training.experiment.checkpointing import (
     Checkpoint,
+    DamagedCheckpoint,
     available,
     load_checkpoint,
     load_tensors,
@@ -50,19 +51,21 @@ class Agent:
     ) -> None:
         self.config, self.learner, self.step = config, learner, step
         self.observation, self.action = observation, action
+        self._calls = 0  # each stochastic prediction draws anew
 
     @property
     def shape(self) -> EnvShape:
         return env_shape(self.observation, self.action)
 
-    def predict(self, obs: Any, deterministic: bool = True, seed_index: int = 0, step: int = 0) -> Any:
+    def predict(self, obs: Any, deterministic: bool = True, seed_index: int = 0) -> Any:
         """One observation gives an int or an (action_dim,) array in the environment's units, a batch gives a batch."""
         rows, single = self._encode(obs)
         every_seed = np.broadcast_to(rows, (len(self.learner.seeds), *rows.shape)).copy()
         if deterministic:
             actions = self.learner.act_greedy(every_seed)
         else:
-            actions = self.learner.act_explore(every_seed, step, 1.0)
+            self._calls += 1
+            actions = self.learner.act_explore(every_seed, self._calls, 1.0)
         result = self.action.to_env(actions[seed_index])
         if not single:
             return result
@@ -84,7 +87,12 @@ class Agent:
             raise UserError("observation must be finite, got NaN or infinity")
         rows = np.zeros((len(batch), *self.observation.shape), self.observation.dtype)
         for row, one in zip(rows, batch, strict=True):
-            self.observation.encode(one, row)
+            if self.observation.one_hot and not (one == int(one) and space.contains(int(one))):
+                raise UserError(f"observation must be in {space}, got {one}")
+            with np.errstate(over="ignore"):
+                self.observation.encode(one, row)
+        if not np.isfinite(rows).all():
+            raise UserError("observation must be finite in float32")
         return rows, single
 
     def parameters(self, seed_index: int) -> dict[str, Tensor]:
@@ -141,7 +149,7 @@ def load_agent(path: str | Path, device: str = "cpu") -> Agent:
     if about.get("sha256") != _digest(about, tensors) or data != pack_tensors(
         tensors, {KEY: json.dumps(about, sort_keys=True)}
     ):
-        raise UserError(f"{path}: damaged (sha256)")
+        raise DamagedCheckpoint(f"{path}: damaged (sha256)")
     agent = _build(about, path, device, tensors)
     if len(agent.learner.seeds) != 1:
         raise UserError(f"{path}: an agent file is of one seed, its config has {len(agent.learner.seeds)}")

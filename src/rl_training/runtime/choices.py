@@ -44,6 +44,8 @@ class Choices:
         torch.set_num_threads(self.threads)
         torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
         torch.backends.cudnn.benchmark = False  # it may pick another kernel next time
+        if self.device.startswith("cuda:"):
+            torch.cuda.set_device(self.device)  # graphs are captured on the current device's stream
         return torch.device(self.device)
 
 
@@ -69,8 +71,6 @@ def choose_device(name: str) -> str:
         if int(index or 0) >= count:
             there = ", ".join(["cpu", *(f"cuda:{i}" for i in range(count))])
             raise UserError(f"device {name} is not available here; available: {there}")
-    if kind == "mps" and not torch.backends.mps.is_available():
-        raise UserError("device mps is not available here; available: cpu")
     return name
 
 
@@ -79,9 +79,7 @@ def _choose_compile(
 ) -> tuple[bool, str | None]:
     if config.compile == "off":
         return False, None
-    if device == "mps":
-        return False, "compile: not used on mps" if config.compile == "on" else None
-    if not compiler_present(device):
+    if not compiler_present():
         return False, "compile: no C++ compiler found (install g++), training goes on without"
     if config.compile == "on":
         return True, None
@@ -104,7 +102,7 @@ def _update_flops(settings: OffPolicySettings, shape: EnvShape) -> float:
     return 6.0 * weights * settings.batch_size
 
 
-def compiler_present(device: str) -> bool:
+def compiler_present() -> bool:
     """Inductor needs a C++ compiler on the CPU, and Triton's C compiler on a GPU."""
     return any(shutil.which(name) for name in (os.environ.get("CXX") or "g++", "clang++", "c++", "gcc"))
 

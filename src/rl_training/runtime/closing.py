@@ -32,6 +32,8 @@ def record_video(agent: Agent, source: EnvSource, path: Path, episodes: int = 1)
     returns: list[float] = []
     try:
         return write_video(_frames(agent, env, episodes, returns, source.env_id), path, fps), returns
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from error
     finally:
         env.close()
 
@@ -42,10 +44,11 @@ def _frames(agent: Agent, env: Env, episodes: int, returns: list[float], name: s
         obs, _ = env.reset(seed=episode_seed(agent.learner.seeds[0], "video", 0, episode))
         total, done = 0.0, False
         yield _render(env, name)
-        while not done and left > 0:
+        while not done:
             obs, reward, terminated, truncated, _ = env.step(agent.predict(obs))
             total, done, left = total + float(reward), bool(terminated or truncated), left - 1
-            yield _render(env, name)
+            if left > 0:  # beyond that the episode is played to its end, for its return, and not filmed
+                yield _render(env, name)
         returns.append(total)
 
 
@@ -59,7 +62,7 @@ def _render(env: Env, name: str) -> Frame:
     return frame.astype(np.uint8, copy=False)
 
 
-def write_video_and_report(session: Session, show: bool) -> None:
+def write_video_and_report(session: Session) -> None:
     """Neither may fail the run: training is done and saved."""
     run_dir, seed = session.run_dir, session.seeds[0]
     if session.config.video:
@@ -68,15 +71,14 @@ def write_video_and_report(session: Session, show: bool) -> None:
             final = run_dir / "agents" / f"seed_{seed}_final.safetensors"
             agent = load_agent(best if best.exists() else final)
             record_video(agent, session.source, run_dir / "video.webm")
-        except (UserError, RuntimeError, OSError) as error:
-            _say(show, f"no video: {error}")
+        except Exception as error:  # an environment may raise anything when it is rendered
+            _say(f"no video: {error}")
     if session.config.report:
         try:
             write_report(run_dir)
-        except OSError as error:
-            _say(show, f"no report: {error}")
+        except Exception as error:
+            _say(f"no report: {error}")
 
 
-def _say(show: bool, text: str) -> None:
-    if show:
-        print(text, file=sys.stderr)
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -38,7 +38,7 @@ class EpisodeStatistics:
         return {
             "rollout/ep_rew_mean": float(np.mean(returns)) if returns else None,
             "rollout/ep_len_mean": float(np.mean(lengths)) if lengths else None,
-            "rollout/episodes": self.finished[seed_index],
+            "time/episodes": self.finished[seed_index],
         }
 
     def state(self) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from rl_training.envs.factory import EnvSource
 from rl_training.envs.vector import SeededEnvs
 from rl_training.runtime.choices import cores
 
+Guard = Callable[[SeededEnvs], AbstractContextManager[object]]
 LARGEST_BATCH = 32  # episodes of one seed played at the same time
 FRESH_EPISODES = 1 << 30  # evaluations after training start here: episodes that no evaluation during training used
 
@@ -33,13 +35,18 @@ class Evaluation:
 
 
 def evaluate(
-    learner: Learner, source: EnvSource, seeds: Sequence[int], episodes: int, first_episode: int
+    learner: Learner,
+    source: EnvSource,
+    seeds: Sequence[int],
+    episodes: int,
+    first_episode: int,
+    guard: Guard = nullcontext,
 ) -> list[Evaluation]:
     """`episodes` episodes for each seed; the same seeds and `first_episode` give the same episodes."""
     parts: list[list[Evaluation]] = []
     for start in range(0, episodes, LARGEST_BATCH):
         count = min(LARGEST_BATCH, episodes - start)
-        parts.append(_play(learner, source, seeds, count, first_episode + start))
+        parts.append(_play(learner, source, seeds, count, first_episode + start, guard))
     return [
         Evaluation([r for part in parts for r in part[k].returns], [n for part in parts for n in part[k].lengths])
         for k in range(len(seeds))
@@ -47,14 +54,14 @@ def evaluate(
 
 
 def _play(
-    learner: Learner, source: EnvSource, seeds: Sequence[int], episodes: int, first_episode: int
+    learner: Learner, source: EnvSource, seeds: Sequence[int], episodes: int, first_episode: int, guard: Guard
 ) -> list[Evaluation]:
     """One episode in each of `episodes` environments per seed; finished rows are masked."""
     rows = len(seeds) * episodes
     # Starting processes takes a second: only many environments on many cores win it back.
     workers = cores() if rows >= 64 and cores() >= 4 else 0
     envs = SeededEnvs(source, seeds, episodes, "eval_episode", first_episode, workers=workers)
-    try:
+    with closing(envs), guard(envs):
         envs.reset_all()
         returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)
         active = np.ones(envs.size, np.bool_)
@@ -67,5 +74,3 @@ def _play(
             envs.obs, envs.next_obs = envs.next_obs, envs.obs
         by_seed = zip(returns.reshape(len(seeds), -1), lengths.reshape(len(seeds), -1), strict=True)
         return [Evaluation(r.tolist(), n.tolist()) for r, n in by_seed]
-    finally:
-        envs.close()

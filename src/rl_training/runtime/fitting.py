@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.checks import UserError
@@ -37,10 +39,10 @@ def check_same_spaces(checkpoint: Checkpoint, envs: SeededEnvs) -> None:
             raise UserError(f"{name} has changed since the checkpoint: {', '.join(changed)}")
 
 
-def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> None:
+def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str) -> None:
     """Refuse before allocating, naming the largest size that fits."""
     seeds, capacity = len(config.seed_list), min(settings.buffer_capacity, config.total_timesteps)
-    free = free_memory()
+    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else free_memory()
     needed = replay_bytes(shape, seeds, capacity)
     if needed > 0.9 * free:
         fits = int(capacity * 0.9 * free / needed)

@@ -59,7 +59,7 @@ def check_state(checkpoint: Checkpoint) -> Checkpoint:
         state = _parse(RunState, checkpoint.state)
         episodes = _parse(EpisodeState, state.episode_statistics)
         config = config_from_dict(state.config, allow_module_env=True)
-        parse(learner_class(config.algo).settings_type, config.algo_kwargs)
+        settings = parse(learner_class(config.algo).settings_type, config.algo_kwargs)
     except UserError as error:
         raise unfit(checkpoint.path, error) from error
     seeds, rows = len(config.seed_list), len(config.seed_list) * config.num_envs
@@ -76,6 +76,8 @@ def check_state(checkpoint: Checkpoint) -> Checkpoint:
     for name, (found, expected) in lengths.items():
         if found != expected:
             raise unfit(checkpoint.path, f"{name} has {found} entries, {expected} are expected")
+    if state.since_training >= settings.train_frequency:  # a remainder: more would be made up for at once
+        raise unfit(checkpoint.path, f"since_training must be below train_frequency ({settings.train_frequency})")
     if state.step != checkpoint.step:
         raise unfit(checkpoint.path, f"step is {state.step}, the manifest's is {checkpoint.step}")
     if any(not returns or len(returns) != len(lengths) for returns, lengths in state.last_evaluation):
@@ -126,12 +128,13 @@ def check_envs(checkpoint: Checkpoint, stored: Mapping[str, Tensor], envs: Seede
         state, actions = stored.get(f"state_{row}"), stored.get(f"actions_{row}")
         if state is None or state.dtype != torch.uint8 or state.dim() != 1:
             raise unfit(checkpoint.path, f"{name}: state_{row} must be bytes")
-        if actions is None:
+        if actions is None or not actions.dim():
             raise unfit(checkpoint.path, f"{name}: actions_{row} is missing")
-        if not actions.numel():
+        if tuple(actions.shape) == (0,):  # the episode has just begun
             continue
         taken = actions.numpy()
-        if taken.shape[1:] != space.shape or not np.can_cast(taken.dtype, space.dtype or taken.dtype):
+        fits = taken.shape == (len(taken), *(space.shape or ()))
+        if not fits or not np.can_cast(taken.dtype, space.dtype or taken.dtype):
             raise unfit(checkpoint.path, f"{name}: actions_{row} are not actions of {space}")
         if envs.action.discrete:
             inside = (taken >= envs.action.start) & (taken < envs.action.start + envs.action.dim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from rl_training.experiment.runs import RunRecord
 from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.episodes import EpisodeStatistics
-from rl_training.runtime.evaluate import Evaluation, evaluate
+from rl_training.runtime.evaluate import Evaluation, Guard, evaluate
 from rl_training.runtime.saving import Saver
 from rl_training.runtime.signals import StopSignals
 
@@ -44,6 +45,7 @@ class Session:
         replay: ReplayBuffer,
         callbacks: Sequence[Callback] = (),
         signals: StopSignals | None = None,
+        guard: Guard = nullcontext,
         show_progress: bool = True,
         resumed: Checkpoint | None = None,
     ) -> None:
@@ -51,7 +53,7 @@ class Session:
         self.learner, self.settings, self.seeds = agent.learner, agent.learner.settings, agent.learner.seeds
         self.record, self.saver, self.callbacks = record, saver, tuple(callbacks)
         self.envs, self.replay = envs, replay
-        self.signals = signals or StopSignals()
+        self.signals, self.guard = signals or StopSignals(), guard
         self.total = config.total_timesteps
         self.step, self.previous_step, self.since_training = 0, 0, 0
         self.horizon = self.total  # what schedules run towards: extending a run does not change it
@@ -128,8 +130,8 @@ class Session:
             row.update({f"train/{name}": value for name, value in means[index].items()})
             row["train/n_updates"] = self.gradient_steps
             row["train/learning_rate"] = self.learner.learning_rate
-            row["rollout/exploration"] = self.learner.exploration(self.progress)
-            row.update({"time/fps": fps, "time/elapsed": self.elapsed})
+            row["rollout/exploration_rate"] = self.learner.exploration(self.progress)
+            row.update({"time/fps": fps, "time/time_elapsed": self.elapsed})
             self._write(self.metrics_log, row)
         self._show(means[0])
 
@@ -168,7 +170,9 @@ class Session:
 
     # --- evaluation --------------------------------------------------------------------------------------------------
     def evaluate(self) -> None:
-        results = evaluate(self.learner, self.source, self.seeds, self.config.eval_episodes, self.step)
+        self.check_finite()
+        episodes = self.config.eval_episodes
+        results = evaluate(self.learner, self.source, self.seeds, episodes, self.step, self.guard)
         self.last_evaluation, self.last_evaluation_step = results, self.step
         for index, (seed, one) in enumerate(zip(self.seeds, results, strict=True)):
             self.evaluations_log.write(
@@ -182,7 +186,7 @@ class Session:
             }
             self._write(self.metrics_log, row)
             best = self.best[index]
-            if best is None or one.mean > best:
+            if str(seed) not in self.failed and (best is None or one.mean > best):
                 self.best[index] = one.mean
                 self.save_agent(index, "best")
         self._show({})
@@ -191,8 +195,10 @@ class Session:
     def evaluation_metrics(self) -> dict[str, Any]:
         if self.last_evaluation is None:
             return {}
-        means = [one.mean for one in self.last_evaluation]
-        returns = [value for one in self.last_evaluation for value in one.returns]
+        by_seed = zip(self.seeds, self.last_evaluation, strict=True)
+        healthy = [one for seed, one in by_seed if str(seed) not in self.failed] or self.last_evaluation
+        means = [one.mean for one in healthy]
+        returns = [value for one in healthy for value in one.returns]
         best = [value for value in self.best if value is not None]
         return {
             "eval_return_mean": float(np.mean(means)),
@@ -258,6 +264,10 @@ class Session:
             self.evaluate()
         if self.saver.newest is None or self.saver.newest.step != self.step:
             self.checkpoint()
+        if self.saver.newest is None or self.saver.newest.step != self.step:
+            raise TrainingFailure(
+                f"the last checkpoint could not be written; what was saved before is in {self.run_dir}"
+            )
         for index in range(len(self.seeds)):
             self.save_agent(index, "final")
         self._call("on_end")

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+
 from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.catalogue import learner_class
 from rl_training.core.checks import ConfigError, UserError
@@ -22,14 +24,13 @@ from rl_training.experiment.checkpointing import Checkpoint, remove_leftovers, r
 from rl_training.experiment.config import TrainConfig, located
 from rl_training.experiment.files import DISK_ERRORS, remove_temporaries, replace_file, to_json
 from rl_training.experiment.logging import finite
-from rl_training.experiment.runs import CAN_BE_ASKED, RunLock, RunRecord, create_run_dir
+from rl_training.experiment.runs import CAN_BE_ASKED, RunLock, RunRecord, create_run_dir, versions
 from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.choices import Choices, choose, choose_device
 from rl_training.runtime.closing import write_video_and_report
 from rl_training.runtime.fitting import check_fit, check_memory, check_same_spaces
 from rl_training.runtime.off_policy import run_off_policy
-from rl_training.runtime.run_state import unfit
 from rl_training.runtime.saving import Saver, restore
 from rl_training.runtime.session import Session, TrainingFailure
 from rl_training.runtime.signals import StopSignals
@@ -93,7 +94,7 @@ def train(
     conformance = check_environment(source)
     check_fit(cls, conformance.shape, config.env_id)
     choices = choose(config, settings, conformance.shape)
-    check_memory(config, settings, conformance.shape)
+    check_memory(config, settings, conformance.shape, choices.device)
     run_dir = create_run_dir(config, run_suffix)
     lock = RunLock(run_dir)
     lock.acquire()
@@ -126,7 +127,7 @@ def resume(
     lock.acquire()
     try:
         record = RunRecord.read(run_dir)
-        choices = _recorded_choices(record)
+        choices, changed = _recorded_choices(record)
         remove_leftovers(run_dir / "checkpoints")
         for directory in (run_dir, run_dir / "agents"):
             remove_temporaries(directory)
@@ -134,19 +135,26 @@ def resume(
         record.update(status="running", ended=None, asked={name: getattr(config, name) for name in CAN_BE_ASKED})
         return _execute(
             config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress,
-            resumed=checkpoint, notes=notes,
+            resumed=checkpoint, notes=[*notes, *changed],
         )  # fmt: skip
     finally:
         lock.release()
 
 
-def _recorded_choices(record: RunRecord) -> Choices:
+def _recorded_choices(record: RunRecord) -> tuple[Choices, list[str]]:
+    """The choices of the run that goes on, and what stands in the way of the same bits."""
     try:
         choices = parse(Choices, record.values["engine"])
+        if choices.device.startswith("cuda") and not torch.cuda.is_available():
+            choices = dataclasses.replace(choices, device="cpu")
         choose_device(choices.device)
-        return choices
     except UserError as error:
         raise unfit(record.path, error) from error
+    before, now = record.values.get("versions"), versions()
+    before = {**(before if isinstance(before, dict) else {}), "device": record.values["engine"]["device"]}
+    changed = [f"{name} {before.get(name)} -> {value}" for name, value in {**now, "device": choices.device}.items()
+               if before.get(name) != value]  # fmt: skip
+    return choices, [f"resume will not be bit-identical: {', '.join(changed)}"] if changed else []
 
 
 def _execute(
@@ -168,7 +176,7 @@ def _execute(
     try:
         if resumed is not None:
             check_same_spaces(resumed, envs)
-            check_memory(config, settings, envs.shape)
+            check_memory(config, settings, envs.shape, choices.device)
         learner = cls.create(envs.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
         replay = ReplayBuffer(
             envs.shape,
@@ -180,7 +188,11 @@ def _execute(
         )
         agent = Agent(config, learner, envs.observation, envs.action)
         notices = [*notes, *_notices(config, settings, choices, record, envs)]
-        with StopSignals() as signals, Watchdog(envs, lambda hang: _report_hang(hang, run_dir, record)):
+
+        def guard(watched: SeededEnvs) -> Watchdog:
+            return Watchdog(watched, lambda hang: _report_hang(hang, run_dir, record))
+
+        with StopSignals() as signals, guard(envs):
             if resumed is None:
                 envs.reset_all()
             elif not restore(resumed, learner, envs, replay):
@@ -191,7 +203,7 @@ def _execute(
             saver = Saver(run_dir / "checkpoints", config, resumed, lambda text: _note(session, text))
             session = Session(
                 config, agent, source, run_dir, record, saver, envs=envs, replay=replay, callbacks=callbacks,
-                signals=signals, show_progress=show_progress, resumed=resumed,
+                signals=signals, guard=guard, show_progress=show_progress, resumed=resumed,
             )  # fmt: skip
             for notice in notices:
                 session.display.note(notice)
@@ -214,7 +226,7 @@ def _execute(
         if session is not None:
             session.close()
         envs.close()
-    return _conclude(session, signals, show_progress)
+    return _conclude(session, signals)
 
 
 def _report_failure(failure: EnvironmentFailure, run_dir: Path, record: RunRecord) -> str:
@@ -249,7 +261,7 @@ def _note(session: Session | None, text: str) -> None:
         session.display.note(text)
 
 
-def _conclude(session: Session, signals: StopSignals, show_progress: bool) -> TrainResult:
+def _conclude(session: Session, signals: StopSignals) -> TrainResult:
     assert session.saver.newest is not None
     metrics: dict[str, Any] = {
         "global_step": session.step,
@@ -260,7 +272,7 @@ def _conclude(session: Session, signals: StopSignals, show_progress: bool) -> Tr
     finished = session.step >= session.total
     session.record.end("finished" if finished else "stopped", metrics=metrics)
     if finished:
-        write_video_and_report(session, show_progress)
+        write_video_and_report(session)
     if signals.received is not None and not finished:
         raise Stopped(signals.received, result)
     if session.failed:

@@ -12,8 +12,12 @@ from collections.abc import Callable
 
 from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
 
+TICKS = 8  # looks within the time allowed
+
 
 class Watchdog:
+    """Watches environments while it is entered."""
+
     def __init__(self, envs: SeededEnvs, report: Callable[[EnvironmentFailure], None]) -> None:
         self._envs, self._report = envs, report
         self._done = threading.Event()
@@ -27,8 +31,12 @@ class Watchdog:
         self._done.set()
 
     def _watch(self) -> None:
-        while not self._done.wait(min(self._envs.timeout / 4, 5.0)):
-            failure = self._envs.hung()
-            if failure is not None:
-                self._report(failure)
-                os._exit(1)  # the hung step cannot be interrupted
+        seen, looks = None, 0
+        while not self._done.wait(self._envs.timeout / TICKS):
+            # Looks are counted, not seconds: a process that was stopped (Ctrl-Z) was not looking.
+            since = self._envs.busy_since
+            looks = looks + 1 if since is not None and since == seen else 0
+            seen = since
+            if looks >= TICKS:
+                self._report(self._envs.hung())
+                os._exit(1)  # the call cannot be interrupted

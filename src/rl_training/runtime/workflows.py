@@ -69,7 +69,7 @@ def evaluate_checkpoint(
     """Fresh episodes with the greedy policy of an agent file, a checkpoint or a run's newest checkpoint."""
     agent = load_agent(path, device)
     source = env_source(agent.config, env_id, env_factory)
-    return evaluate_agent(agent, source, agent.config.eval_episodes if num_episodes is None else num_episodes)
+    return evaluate_agent(agent, source, agent.config.eval_episodes or 5 if num_episodes is None else num_episodes)
 
 
 def predict_checkpoint(path: str | Path, obs: Any, deterministic: bool = True, device: str = "auto") -> Any:
@@ -152,7 +152,7 @@ def _never_saved(path: Path) -> bool:
     """A run killed so early that it has its record and no checkpoint; one whose checkpoints were deleted is another."""
     if not (path / "run.json").exists() or list_checkpoints(path / "checkpoints"):
         return False
-    return bool(RunRecord.read(path).values["status"] == "running")
+    return bool(RunRecord.read(path).values["status"] in ("running", "failed"))
 
 
 def _copy_run(source: Path, target: Path, config: TrainConfig, checkpoint: Checkpoint | None) -> Checkpoint | None:
@@ -167,5 +167,7 @@ def _copy_run(source: Path, target: Path, config: TrainConfig, checkpoint: Check
         place = target / "checkpoints" / checkpoint.path.name
         shutil.copytree(checkpoint.path, place)
         checkpoint = replace(checkpoint, path=place)
-    RunRecord.create(target, config, RunRecord.read(source).values["engine"])
+    before = RunRecord.read(source).values
+    record = RunRecord.create(target, config, before["engine"])
+    record.update(**{name: before[name] for name in ("resume", "resume_note", "failed_seeds") if name in before})
     return checkpoint
