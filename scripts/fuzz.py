@@ -16,6 +16,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import warnings
@@ -60,6 +61,7 @@ class Fuzzer:
         self.forbidden: set[str] = set()
         sys.addaudithook(self._audit)
         signal.signal(signal.SIGALRM, _hung)
+        threading.excepthook = lambda found: self._report("thread", f"{found.exc_type.__name__}: {found.exc_value}")
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event not in self.forbidden:
@@ -86,6 +88,8 @@ class Fuzzer:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
+            if isinstance(error, Hung) and kind == "resumed":  # a config may ask for a million evaluations
+                return True
             outcome = "traceback"
             self._report(kind, traceback.format_exc())
         finally:
@@ -143,8 +147,12 @@ class Fuzzer:
         self.attempt("config", lambda: load_config(path))
 
 
+class Hung(BaseException):
+    """Not an Exception, so that nothing takes it for a failure of its own."""
+
+
 def _hung(number: int, frame: Any) -> None:
-    raise TimeoutError(f"no answer in {TIMEOUT} s")
+    raise Hung(f"no answer in {TIMEOUT} s")
 
 
 def _load_all(checkpoint: Path) -> None:

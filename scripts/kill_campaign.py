@@ -23,7 +23,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from harness import ROOT
-from resume_harness import compare_runs, environments, make_config, run_dir_in, start_program, write_config
+from resume_harness import (
+    PACKAGES,
+    compare_runs,
+    environments,
+    is_installed,
+    make_config,
+    run_dir_in,
+    start_program,
+    write_config,
+)
 
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.experiment.checkpointing import list_checkpoints
@@ -46,7 +55,7 @@ class Kill:
     life: int
     after_s: float
     checkpoint: str | None  # the newest one when the process died
-    in_a_save: bool  # a half-written or half-removed checkpoint was lying there
+    in_a_save: bool  # it left a half-written or half-removed checkpoint behind
 
 
 @dataclass
@@ -65,7 +74,8 @@ class Campaign:
         self.wanted, self.seed, self.jobs, self.directory = kills, seed, jobs, directory
         self.lock = threading.Lock()
         self.runs: list[Run] = []
-        self.cases = [(algo, family) for algo in algorithm_names() for family in environments(learner_class(algo))]
+        cases = [(algo, family) for algo in algorithm_names() for family in environments(learner_class(algo))]
+        self.cases = [case for case in cases if is_installed(case[1])]
         self.references: dict[tuple[str, str], Path] = {}
         self.start_s: dict[tuple[str, str], float] = {}
         self.life_s: dict[tuple[str, str], float] = {}
@@ -161,7 +171,7 @@ class Campaign:
                 process.kill()
                 code = process.wait()
                 assert code == -9, f"it exited with {code} before the kill"
-                run.kills.append(self.describe(life, time.monotonic() - began, cwd))
+                run.kills.append(self.describe(life, time.monotonic() - began, cwd, process.pid))
                 continue
             code = process.wait(LONGEST)
             if code != 0:
@@ -181,10 +191,10 @@ class Campaign:
     def saved(self, cwd: Path) -> list[str]:
         return sorted(path.name for path in cwd.glob("runs/*/checkpoints/step_*"))
 
-    def describe(self, life: int, delay: float, cwd: Path) -> Kill:
+    def describe(self, life: int, delay: float, cwd: Path, pid: int) -> Kill:
         roots = list(cwd.glob("runs/*/checkpoints"))
         found = list_checkpoints(roots[0]) if roots else []
-        halves = [path for root in roots for path in (*root.glob(".tmp-*"), *root.glob(".del-*"))]
+        halves = [path for root in roots for path in (*root.glob(f".tmp-*-{pid}"), *root.glob(f".del-*-{pid}"))]
         return Kill(life, round(delay, 3), found[-1].name if found else None, bool(halves))
 
     def result(self, seconds: float) -> dict[str, Any]:
@@ -198,6 +208,7 @@ class Campaign:
             "unequal_finals": sum(bool(run.differences) for run in self.runs),
             "tracebacks": sum(run.tracebacks for run in self.runs),
             "algorithms": list(algorithm_names()),
+            "environments": sorted({run.env for run in self.runs}),
             "seed": self.seed,
             "seconds": round(seconds),
             "steps_per_run": STEPS,
@@ -217,6 +228,8 @@ def main() -> int:
     options = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kill-campaign-") as temporary:
+        for package in (package for family, package in PACKAGES.items() if not is_installed(family)):
+            print(f"{package} is not installed: its environments are left out")
         campaign = Campaign(options.kills, options.seed, options.jobs, options.keep or Path(temporary))
         campaign.run_all()
     result = campaign.result(time.monotonic() - began)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -42,6 +43,9 @@ SETTINGS = {
 }
 
 
+PACKAGES = {"mujoco": "mujoco", "box2d": "Box2D"}  # what a family of environments needs
+
+
 # --- what is run ------------------------------------------------------------------------------------------------------
 def environments(cls: type[Learner]) -> dict[str, tuple[str, dict[str, Any]]]:
     """One of every family of environments with the algorithm's kind of actions; there is no discrete MuJoCo one."""
@@ -54,6 +58,10 @@ def environments(cls: type[Learner]) -> dict[str, tuple[str, dict[str, Any]]]:
         "mujoco": ("HalfCheetah-v5", {}),
         "box2d": ("LunarLander-v3", {"continuous": True}),
     }
+
+
+def is_installed(family: str) -> bool:
+    return importlib.util.find_spec(PACKAGES.get(family, "gymnasium")) is not None
 
 
 def make_config(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from resume_harness import (
+    PACKAGES,
     Forks,
     compare_runs,
     environments,
@@ -61,7 +62,7 @@ def whole(forks: Forks, tmp_path_factory) -> Callable[..., Path]:
     made: dict[tuple[str, str], Path] = {}
 
     def run(algo: str, family: str = "classic") -> Path:
-        pytest.importorskip({"mujoco": "mujoco", "box2d": "Box2D"}.get(family, "gymnasium"))
+        pytest.importorskip(PACKAGES.get(family, "gymnasium"))
         if (algo, family) not in made:
             made[algo, family] = forks.train(make_config(algo, family), tmp_path_factory.mktemp("whole"))
         return made[algo, family]

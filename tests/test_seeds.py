@@ -187,13 +187,13 @@ def test_compiled_is_eager(algo: str, seeds: tuple[int, ...]) -> None:
     assert_compiled_is_eager(algo, seeds, "aot_eager")
 
 
-@pytest.mark.skipif(not compiler_present("cpu"), reason="no C++ compiler")
+@pytest.mark.skipif(not compiler_present(), reason="no C++ compiler")
 def test_inductor_is_eager() -> None:
     assert_compiled_is_eager(algorithm_names()[0], (0,), "inductor")
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not compiler_present("cpu"), reason="no C++ compiler")
+@pytest.mark.skipif(not compiler_present(), reason="no C++ compiler")
 @every_algorithm
 def test_inductor_is_eager_for_two_seeds(algo: str) -> None:
     assert_compiled_is_eager(algo, (0, 1), "inductor")

@@ -31,6 +31,7 @@ from rl_training.runtime.choices import Choices, choose, choose_device
 from rl_training.runtime.closing import write_video_and_report
 from rl_training.runtime.fitting import check_fit, check_memory, check_same_spaces
 from rl_training.runtime.off_policy import run_off_policy
+from rl_training.runtime.run_state import unfit
 from rl_training.runtime.saving import Saver, restore
 from rl_training.runtime.session import Session, TrainingFailure
 from rl_training.runtime.signals import StopSignals

@@ -32,7 +32,7 @@ class Watchdog:
 
     def _watch(self) -> None:
         seen, looks = None, 0
-        while not self._done.wait(self._envs.timeout / TICKS):
+        while not self._done.wait(min(self._envs.timeout / TICKS, threading.TIMEOUT_MAX)):
             # Looks are counted, not seconds: a process that was stopped (Ctrl-Z) was not looking.
             since = self._envs.busy_since
             looks = looks + 1 if since is not None and since == seen else 0
