@@ -37,6 +37,8 @@ PROOFS = {
     "dqn-cartpole": Proof(
         "configs/dqn/cartpole.yaml", 8, 100, 475.0, "500 (RL Zoo, 50k steps); 475 is Gymnasium's threshold"
     ),
+    "c51_dqn-cartpole": Proof("configs/c51_dqn/cartpole.yaml", 8, 100, 475.0, "481 +- 21 (CleanRL, 500k, training)"),
+    "qr_dqn-cartpole": Proof("configs/qr_dqn/cartpole.yaml", 8, 100, 475.0, "500 (RL Zoo qrdqn, 50k steps)"),
     "sac-pendulum": Proof("configs/sac/pendulum.yaml", 8, 100, -200.0, "-157 +- 89 (RL Zoo, 20k steps)"),
     "sac-halfcheetah-100k": Proof(
         "configs/sac/halfcheetah.yaml", 16, 10, 3900.0, "4,601 (RL Zoo) to 4,926 (Dopamine) at 100k steps",

@@ -155,8 +155,7 @@ def action_values(learner: Learner, state: float) -> torch.Tensor:
     model: Any = learner.model
     if learner.discrete_actions:
         obs = torch.tensor([[state]])
-        values = model.q_values(obs) if hasattr(model, "q_values") else model(obs)
-        return values.mean(-1).flatten() if values.ndim == 3 else values.flatten()
+        return model.action_values(obs).flatten()  # type: ignore[no-any-return]
     actions = torch.linspace(-1, 1, 5).unsqueeze(1)
     values = model.q_values(torch.full((5, 1), state), actions)
     return torch.cat([v.flatten() for v in values]) if isinstance(values, tuple) else values.flatten()

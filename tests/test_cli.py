@@ -107,9 +107,9 @@ def test_several_seeds_have_a_summary_and_an_agent_each(algo: str, tmp_path: Pat
     [
         (["trian"], "did you mean train?"),
         (["train"], "train needs --config FILE, or ALGO and ENV"),
-        (["train", "dqq", "CartPole-v1"], "algo must be one of dqn, sac"),
+        (["train", "dqq", "CartPole-v1"], "algo must be one of dqn, c51_dqn"),
         (["train", "dqn", "CartPol-v1"], "Did you mean: `CartPole`?"),
-        (["train", "sac", "CartPole-v1"], "sac needs Box actions; CartPole-v1 has Discrete(2); use dqn"),
+        (["train", "sac", "CartPole-v1"], "sac needs Box actions; CartPole-v1 has Discrete(2); use dqn, c51_dqn"),
         (["train", "dqn", "Pendulum-v1"], "dqn needs Discrete actions; Pendulum-v1 has Box(1,); use sac"),
         (["train", "dqn", "CartPole-v1", "--sed", "3"], "did you mean --seed?"),
         (["train", "dqn", "CartPole-v1", "--total-timesteps", "many"], "'many' is not a whole number"),

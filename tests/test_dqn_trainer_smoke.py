@@ -23,5 +23,27 @@ def test_train_dqn_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -
 
 def test_train_dqn_refuses_another_algorithms_config(quick_config, tmp_path: Path) -> None:
     other = "sac" if "dqn" != "sac" else "dqn"
-    with pytest.raises(UserError, match="algo must be dqn, got"):
+    with pytest.raises(UserError, match="algo must be dqn or c51_dqn or qr_dqn, got"):
         train_dqn(quick_config(other, tmp_path))
+
+
+def test_train_qr_dqn_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -> None:
+    result = train_dqn(quick_config("qr_dqn", tmp_path, total_timesteps=128), run_suffix="smoke")
+    assert (result.checkpoint_path / "manifest.json").exists()
+    assert result.metrics["global_step"] == 128
+    rows = [json.loads(line) for line in (result.run_dir / "metrics.jsonl").read_text().splitlines()]
+    trained = [row for row in rows if row.get("train/loss") is not None]
+    assert trained and all(row["train/td_error_mean"] > 0 for row in trained)
+
+
+@pytest.mark.parametrize("switch", [{"double": True}, {"dueling": True}, {"n_step": 3}])
+def test_switches_change_what_is_learned(switch, quick_config, tmp_path: Path) -> None:
+    plain, switched = (
+        train_dqn(quick_config("dqn", tmp_path, eval_episodes=0, algo_kwargs=kwargs), run_suffix=name)
+        for name, kwargs in (("plain", {}), ("switched", switch))
+    )
+    losses = [
+        [json.loads(line).get("train/loss") for line in (result.run_dir / "metrics.jsonl").read_text().splitlines()]
+        for result in (plain, switched)
+    ]
+    assert losses[0][-1] != losses[1][-1]

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from rl_training.algorithms.catalogue import ALGORITHMS
 
 if TYPE_CHECKING:
+    from rl_training.algorithms.c51_dqn import C51DQN
     from rl_training.algorithms.dqn import DQN, dqn_loss
+    from rl_training.algorithms.qr_dqn import QRDQN
     from rl_training.algorithms.sac import SAC, sac_loss
 
-__all__ = ["DQN", "SAC", "dqn_loss", "sac_loss"]
+__all__ = ["C51DQN", "DQN", "QRDQN", "SAC", "dqn_loss", "sac_loss"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 ALGORITHMS = {
     "dqn": "rl_training.algorithms.dqn:DQN",
+    "c51_dqn": "rl_training.algorithms.c51_dqn:C51DQN",
+    "qr_dqn": "rl_training.algorithms.qr_dqn:QRDQN",
     "sac": "rl_training.algorithms.sac:SAC",
 }
 ENTRY_POINT_GROUP = "rl_training.algorithms"

@@ -1,4 +1,4 @@
-"""DQN: Mnih et al., "Human-level control through deep reinforcement learning", 2015 (double: van Hasselt, 2016)."""
+"""DQN: Mnih et al., "Human-level control through deep reinforcement learning", 2015, and its switches."""
 
 from __future__ import annotations
 
@@ -31,24 +31,30 @@ class DQNSettings(OffPolicySettings):
     epsilon_start: float = setting(1.0, within(0, 1))
     epsilon_end: float = setting(0.1, within(0, 1))
     exploration_fraction: float = setting(0.12, within(0, 1))  # share of the run over which epsilon falls
-    double: bool = setting(False)
+    double: bool = setting(False)  # van Hasselt et al. 2016
+    dueling: bool = setting(False)  # Wang et al. 2016
+    n_step: int = setting(1, at_least(1))
+
+
+def value_terms(q: Tensor, target: Tensor, row_losses: Tensor) -> Metrics:
+    """What every member of the family reports: the values of the taken actions (batch,) against their targets."""
+    return {
+        "loss": row_losses.mean(),
+        "q_value_mean": q.mean(),
+        "target_mean": target.mean(),
+        "td_error_mean": (q - target).abs().mean(),
+    }
 
 
 def dqn_loss(values: Batch) -> Metrics:
     """From `q_values` (batch, actions), `actions`, `target_values` (batch,): the Huber loss and what it is made of."""
-    q = chosen(values["q_values"], values["actions"])
-    error = q - values["target_values"]
-    return {
-        "loss": huber(error).mean(),
-        "q_value_mean": q.mean(),
-        "target_mean": values["target_values"].mean(),
-        "td_error_mean": error.abs().mean(),
-    }
+    q, target = chosen(values["q_values"], values["actions"]), values["target_values"]
+    return value_terms(q, target, huber(q - target))
 
 
 class DQN(Learner):
     name = "dqn"
-    title = "Deep Q-network, with the double-Q switch"
+    title = "Deep Q-network, with switches for double, dueling and n-step"
     discrete_actions = True
     settings_type = DQNSettings
     targets: ClassVar[Mapping[str, str]] = {"target": "q"}
@@ -58,7 +64,7 @@ class DQN(Learner):
 
     @classmethod
     def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
-        return MLPQNetwork(shape.obs_dim, shape.action_dim, settings.hidden_sizes)
+        return MLPQNetwork(shape.obs_dim, shape.action_dim, settings.hidden_sizes, settings.dueling)
 
     def modules(self, model: nn.Module) -> dict[str, nn.Module]:
         return {"q": model}
@@ -67,22 +73,26 @@ class DQN(Learner):
         return (Phase(("q",), self.loss),)
 
     def loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        q_network = self.networks["q"]
-        next_target = q_network(groups["target"], batch["next_obs"])
+        network = self.networks["q"]
+        outputs = network(groups["q"], batch["obs"])
+        next_outputs = network(groups["target"], batch["next_obs"])
         # Double: the online network chooses the action, the target network says what it is worth.
-        chooser = q_network(groups["q"], batch["next_obs"]) if self.settings.double else next_target
-        next_value = chosen(next_target, chooser.argmax(-1))
-        metrics = dqn_loss(
-            {
-                "q_values": q_network(groups["q"], batch["obs"]),
-                "actions": batch["actions"],
-                "target_values": td_target(batch, self.settings.gamma, next_value),
-            }
-        )
+        chooser = network(groups["q"], batch["next_obs"]) if self.settings.double else next_outputs
+        best = self.action_values(chooser).argmax(-1)
+        metrics = self.terms(outputs, chosen(next_outputs, best), batch)
         return metrics["loss"], metrics
 
+    def action_values(self, outputs: Tensor) -> Tensor:
+        """The network's outputs as (batch, actions): what each action is worth on average."""
+        return outputs
+
+    def terms(self, outputs: Tensor, next_outputs: Tensor, batch: Batch) -> Metrics:
+        """The loss, from the outputs for every action and those of the best next action."""
+        target = td_target(batch, self.settings.gamma, next_outputs)
+        return dqn_loss({"q_values": outputs, "actions": batch["actions"], "target_values": target})
+
     def greedy(self, groups: Groups, obs: Tensor) -> Tensor:
-        return self.networks["q"](groups["q"], obs).argmax(-1)  # type: ignore[no-any-return]
+        return self.action_values(self.networks["q"](groups["q"], obs)).argmax(-1)
 
     def explore(self, groups: Groups, obs: Tensor, noise: Tensor, amount: Tensor) -> Tensor:
         random = (noise[:, 1] * self.action_dim).long().clamp(max=self.action_dim - 1)

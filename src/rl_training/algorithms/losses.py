@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -9,8 +10,13 @@ from rl_training.engine.phases import Batch
 
 
 def td_target(batch: Batch, gamma: float, next_value: Tensor) -> Tensor:
-    """r + gamma * V(s'), with nothing behind a terminal state. `dones` means terminated: a time limit is not one."""
-    return (batch["rewards"] + gamma * (1 - batch["dones"]) * next_value).detach()
+    """r + gamma * V(s'), with nothing behind a terminal state. `dones` means terminated: a time limit is not one.
+
+    `next_value` may have further axes (atoms, quantiles). With n-step returns the batch brings its own discounts.
+    """
+    discount = batch.get("discounts", gamma) * (1 - batch["dones"])
+    more = (1,) * (next_value.ndim - 1)
+    return (batch["rewards"].view(-1, *more) + discount.view(-1, *more) * next_value).detach()
 
 
 def ensemble_squared_error(values: Tensor, target: Tensor) -> Tensor:
@@ -28,3 +34,25 @@ def huber(difference: Tensor, kappa: float = 1.0) -> Tensor:
     """Quadratic within `kappa`, linear beyond."""
     size = difference.abs()
     return F.relu(size - kappa) * kappa + 0.5 * size.clamp(max=kappa).square()
+
+
+def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float) -> Tensor:
+    """(batch, N) predicted quantiles against (batch, M) target samples: a loss for each row.
+
+    Dabney et al. 2018, eq. 10: sum over the predicted quantiles, mean over the target's.
+    """
+    midpoints = (torch.arange(quantiles.shape[1], device=quantiles.device) + 0.5) / quantiles.shape[1]
+    error = target.unsqueeze(1) - quantiles.unsqueeze(2)  # (batch, N, M)
+    weight = (midpoints.view(1, -1, 1) - (error.detach() < 0).float()).abs()
+    return (weight * huber(error, kappa) / kappa).mean(2).sum(1)
+
+
+def categorical_projection(support: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:
+    """Mass `probabilities` at `support` (batch, N), moved to the fixed, even `atoms` (N,). Bellemare et al. 2017.
+
+    Each mass goes to its two neighbouring atoms in proportion to nearness: a triangle of width one step around each.
+    """
+    step = (atoms[-1] - atoms[0]) / (len(atoms) - 1)
+    clipped = support.clamp(atoms[0], atoms[-1])
+    share = (1 - (clipped.unsqueeze(1) - atoms.view(1, -1, 1)).abs() / step).clamp(min=0)  # (batch, atoms, N)
+    return (share * probabilities.unsqueeze(1)).sum(2)

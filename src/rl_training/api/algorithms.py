@@ -7,5 +7,13 @@ class DQN(ManagedAlgorithm):
     algo_name = "dqn"
 
 
+class C51DQN(ManagedAlgorithm):
+    algo_name = "c51_dqn"
+
+
+class QRDQN(ManagedAlgorithm):
+    algo_name = "qr_dqn"
+
+
 class SAC(ManagedAlgorithm):
     algo_name = "sac"

@@ -40,13 +40,23 @@ class ReplayBuffer:
     """A ring of `capacity` transitions for each seed; all seeds share its head, since they run in lockstep."""
 
     def __init__(
-        self, shape: EnvShape, *, capacity: int, num_envs: int, seeds: int, device: torch.device | str = "cpu"
+        self,
+        shape: EnvShape,
+        *,
+        capacity: int,
+        num_envs: int,
+        seeds: int,
+        device: torch.device | str = "cpu",
+        n_step: int = 1,
+        gamma: float = 1.0,
     ) -> None:
+        self.n_step, self.gamma = n_step, gamma
         # Whole vector steps only, so that a wrap never tears one apart.
         self.capacity = max(capacity // num_envs, 1) * num_envs
         self.num_envs, self.seeds, self.device = num_envs, seeds, torch.device(device)
         self.added = 0  # transitions ever added, per seed
         self.size_tensor = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.added_tensor = torch.zeros((), dtype=torch.int64, device=self.device)
         self.storage: dict[str, Tensor] = {}
         for name, (row, dtype) in field_layout(shape).items():
             empty = torch.empty((seeds, self.capacity, *row), dtype=getattr(torch, dtype), device=self.device)
@@ -73,16 +83,44 @@ class ReplayBuffer:
                 self.storage[name][:, rows] = torch.from_numpy(value).to(self.device, non_blocking=True)
         self.added += self.num_envs
         self.size_tensor.fill_(self.size)
+        self.added_tensor.fill_(self.added)
 
     def gather(self, indices: Tensor) -> dict[str, Tensor]:
         """Row numbers (..., seeds, batch) to a batch with those leading axes."""
-        flat = (indices + self._offsets).reshape(-1)
-        batch = {}
-        for name in ("obs", "actions", "rewards", "next_obs"):
-            rows = self._rows[name].index_select(0, flat)
-            batch[name] = rows.view(*indices.shape, *rows.shape[1:])
-        batch["dones"] = self._rows["terminated"].index_select(0, flat).view(indices.shape).float()
+        if self.n_step > 1:
+            return self._gather_n_step(indices)
+        batch = {name: self._take(name, indices) for name in ("obs", "actions", "rewards", "next_obs")}
+        batch["dones"] = self._take("terminated", indices).float()
         return batch
+
+    def _gather_n_step(self, indices: Tensor) -> dict[str, Tensor]:
+        """Rewards summed over up to `n_step` steps of one environment, stopping at an episode's end or the newest row.
+
+        `next_obs` and `dones` are those of the last step taken: behind a time limit the value is still bootstrapped.
+        """
+        ahead = (self.added_tensor - 1 - indices) % self.capacity  # rows added after each of these
+        rewards = torch.zeros(indices.shape, device=self.device)
+        discounts = torch.ones(indices.shape, device=self.device)
+        last, alive = indices, torch.ones_like(indices, dtype=torch.bool)
+        for step in range(self.n_step):
+            rows = (indices + step * self.num_envs) % self.capacity
+            alive = alive & (ahead >= step * self.num_envs)
+            rewards = rewards + torch.where(alive, discounts * self._take("rewards", rows), 0.0)
+            discounts = torch.where(alive, discounts * self.gamma, discounts)
+            last = torch.where(alive, rows, last)
+            alive = alive & ~(self._take("terminated", rows) | self._take("truncated", rows))
+        return {
+            "obs": self._take("obs", indices),
+            "actions": self._take("actions", indices),
+            "rewards": rewards,
+            "next_obs": self._take("next_obs", last),
+            "dones": self._take("terminated", last).float(),
+            "discounts": discounts,
+        }
+
+    def _take(self, name: str, indices: Tensor) -> Tensor:
+        rows = self._rows[name].index_select(0, (indices + self._offsets).reshape(-1))
+        return rows.view(*indices.shape, *rows.shape[1:])
 
     # --- state: rows in the order they were added ------------------------------------------------------------------
     def oldest(self) -> int:
@@ -104,3 +142,4 @@ class ReplayBuffer:
     def finish_writing(self, added: int) -> None:
         self.added = added
         self.size_tensor.fill_(self.size)
+        self.added_tensor.fill_(self.added)

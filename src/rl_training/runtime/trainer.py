@@ -186,6 +186,8 @@ def _execute(
             num_envs=config.num_envs,
             seeds=len(config.seed_list),
             device=device,
+            n_step=getattr(settings, "n_step", 1),
+            gamma=settings.gamma,
         )
         agent = Agent(config, learner, envs.observation, envs.action)
         notices = [*notes, *_notices(config, settings, choices, record, envs)]

@@ -1,0 +1,62 @@
+"""C51: Bellemare et al., "A Distributional Perspective on Reinforcement Learning", 2017."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rl_training.algorithms.base import Batch, Metrics
+from rl_training.algorithms.dqn import DQN, DQNSettings, value_terms
+from rl_training.algorithms.losses import categorical_projection, chosen, td_target
+from rl_training.core.checks import require
+from rl_training.core.fields import at_least, setting
+from rl_training.core.types import EnvShape
+from rl_training.models.mlp_c51_q_network import MLPC51QNetwork
+
+
+@dataclass(frozen=True)
+class C51Settings(DQNSettings):
+    # Defaults: the paper's 51 atoms from -10 to 10 (for clipped rewards); the rest as in DQN.
+    num_atoms: int = setting(51, at_least(2))
+    v_min: float = setting(-10.0)
+    v_max: float = setting(10.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.v_min < self.v_max, "v_min", f"< v_max ({self.v_max}), got {self.v_min}")
+
+
+class C51DQN(DQN):
+    """DQN whose network gives a distribution of the return over fixed atoms."""
+
+    name = "c51_dqn"
+    title = "Categorical DQN (C51)"
+    settings_type = C51Settings
+
+    @classmethod
+    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
+        return MLPC51QNetwork(
+            shape.obs_dim,
+            shape.action_dim,
+            settings.hidden_sizes,
+            settings.num_atoms,
+            settings.v_min,
+            settings.v_max,
+            settings.dueling,
+        )
+
+    def atoms(self, device: torch.device) -> Tensor:
+        return torch.linspace(self.settings.v_min, self.settings.v_max, self.settings.num_atoms, device=device)
+
+    def action_values(self, outputs: Tensor) -> Tensor:
+        return (outputs.softmax(-1) * self.atoms(outputs.device)).sum(-1)
+
+    def terms(self, outputs: Tensor, next_outputs: Tensor, batch: Batch) -> Metrics:
+        atoms, logits = self.atoms(outputs.device), chosen(outputs, batch["actions"])
+        support = td_target(batch, self.settings.gamma, atoms.expand_as(logits))
+        target = categorical_projection(support, next_outputs.softmax(-1), atoms).detach()
+        rows = -(target * logits.log_softmax(-1)).sum(-1)
+        return value_terms((logits.softmax(-1) * atoms).sum(-1), (target * atoms).sum(-1), rows)

@@ -1,0 +1,45 @@
+"""QR-DQN: Dabney et al., "Distributional Reinforcement Learning with Quantile Regression", 2018."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from rl_training.algorithms.base import Batch, Metrics
+from rl_training.algorithms.dqn import DQN, DQNSettings, value_terms
+from rl_training.algorithms.losses import chosen, quantile_huber, td_target
+from rl_training.core.fields import above, at_least, setting
+from rl_training.core.types import EnvShape
+from rl_training.models.mlp_qr_q_network import MLPQRQNetwork
+
+
+@dataclass(frozen=True)
+class QRDQNSettings(DQNSettings):
+    # Defaults: the paper's 200 quantiles and kappa 1; the rest as in DQN.
+    num_quantiles: int = setting(200, at_least(1))
+    kappa: float = setting(1.0, above(0))
+
+
+class QRDQN(DQN):
+    """DQN whose network gives quantiles of the return, regressed on quantiles of the target."""
+
+    name = "qr_dqn"
+    title = "Quantile-regression DQN"
+    settings_type = QRDQNSettings
+
+    @classmethod
+    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
+        return MLPQRQNetwork(
+            shape.obs_dim, shape.action_dim, settings.hidden_sizes, settings.num_quantiles, settings.dueling
+        )
+
+    def action_values(self, outputs: Tensor) -> Tensor:
+        return outputs.mean(-1)
+
+    def terms(self, outputs: Tensor, next_outputs: Tensor, batch: Batch) -> Metrics:
+        quantiles = chosen(outputs, batch["actions"])
+        target = td_target(batch, self.settings.gamma, next_outputs)
+        rows = quantile_huber(quantiles, target, self.settings.kappa)
+        return value_terms(quantiles.mean(-1), target.mean(-1), rows)

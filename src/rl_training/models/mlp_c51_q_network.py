@@ -1,0 +1,32 @@
+"""A network that gives, for every action, the logits of its return over fixed atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from rl_training.models.mlp_q_network import DistributionalQNetwork
+
+
+class MLPC51QNetwork(DistributionalQNetwork):
+    """(batch, obs) -> (batch, actions, atoms), before the softmax."""
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden_sizes: Sequence[int] = (64, 64),
+        num_atoms: int = 51,
+        v_min: float = -10.0,
+        v_max: float = 10.0,
+        dueling: bool = False,
+    ) -> None:
+        super().__init__(obs_dim, action_dim, hidden_sizes, num_atoms, dueling)
+        self.v_min, self.v_max = v_min, v_max
+
+    def action_values(self, obs: Tensor) -> Tensor:
+        logits = self(obs)
+        atoms = torch.linspace(self.v_min, self.v_max, self.outputs, device=logits.device)
+        return (logits.softmax(-1) * atoms).sum(-1)  # type: ignore[no-any-return]

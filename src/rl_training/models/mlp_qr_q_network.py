@@ -1,0 +1,26 @@
+"""A network that gives the quantiles of every action's return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from rl_training.models.mlp_q_network import DistributionalQNetwork
+
+
+class MLPQRQNetwork(DistributionalQNetwork):
+    """(batch, obs) -> (batch, actions, quantiles)."""
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden_sizes: Sequence[int] = (64, 64),
+        num_quantiles: int = 200,
+        dueling: bool = False,
+    ) -> None:
+        super().__init__(obs_dim, action_dim, hidden_sizes, num_quantiles, dueling)
+
+    def action_values(self, obs: Tensor) -> Tensor:
+        return self(obs).mean(-1)  # type: ignore[no-any-return]
