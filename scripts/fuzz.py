@@ -49,7 +49,6 @@ EXECUTING = {
 TIMEOUT = 20  # seconds after which a load counts as hung
 NAMES = ("replay_a_b.safetensors", f"replay_{0:012d}_{10**12 - 1}.safetensors", "x.safetensors", "learner.json")
 RESUMED_SHARE = 0.3  # of the sealed checkpoints that load
-Build = Callable[[random.Random, Path, Path], Path]
 
 
 class Fuzzer:
@@ -85,9 +84,9 @@ class Fuzzer:
             allowed = len(error.problems) if isinstance(error, ConfigError) else 1
             if len(str(error).splitlines()) > allowed:
                 self._report(kind, f"more than one line: {error}")
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
             if isinstance(error, Hung) and kind == "resumed":  # a config may ask for a million evaluations
                 return True
             outcome = "traceback"
@@ -130,8 +129,7 @@ class Fuzzer:
 
     def raw_agent(self, run: Path) -> None:
         path = self.place() / "agent.safetensors"
-        before = _agent_of(run).read_bytes()
-        path.write_bytes(_changed(self.rng, before))
+        path.write_bytes(_changed(self.rng, _agent_of(run).read_bytes()))
         if self.attempt("raw agent", lambda: load_agent(path)):
             self.undetected += 1
             self._show("raw agent", "altered, and loaded all the same")
@@ -234,12 +232,12 @@ def _agent_of(run: Path) -> Path:
 def _forged_agent(rng: random.Random, run: Path, place: Path) -> Path:
     if rng.random() < 0.6:
         return hostile.agent_file(lambda about: mutate_json(rng, about))(run, place)
-    data = mutate_safetensors(rng, _agent_of(run).read_bytes())
+    data, path = mutate_safetensors(rng, _agent_of(run).read_bytes()), place / "agent.safetensors"
     try:
         return hostile.agent_file(lambda about: about, data)(run, place)
     except Exception:  # so broken that it cannot be sealed
-        (place / "agent.safetensors").write_bytes(data)
-        return place / "agent.safetensors"
+        path.write_bytes(data)
+        return path
 
 
 def make_runs(home: Path) -> list[Path]:
@@ -272,10 +270,8 @@ def main() -> int:
             load_config(packaged_configs()[0])
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         cases = [fuzzer.raw_checkpoint, fuzzer.sealed_checkpoint, fuzzer.raw_agent, fuzzer.sealed_agent]
-        for number in range(words.checkpoints):
+        for _ in range(words.checkpoints):
             fuzzer.rng.choices(cases, (25, 45, 15, 15))[0](fuzzer.rng.choice(runs))
-            if sys.stderr.isatty() and number % 100 == 0:
-                print(f"\r{number} of {words.checkpoints}", end="", file=sys.stderr)
         for _ in range(words.configs):
             fuzzer.config()
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024

@@ -71,6 +71,11 @@ def at_episode_end(cut: dict[str, Any]) -> None:
     after_step(cut, lambda session: bool((session.envs.terminated | session.envs.truncated).any()))
 
 
+def at_mid_episode(cut: dict[str, Any]) -> None:
+    """In the middle of everything: of every episode, and of the steps between two updates."""
+    after_step(cut, lambda session: bool(session.episodes.open_lengths.min() > 0 and session.since_training > 0))
+
+
 def in_evaluation(cut: dict[str, Any]) -> None:
     """At the n-th step of the episodes that evaluations play."""
     sessions, left, inner, evaluate = [], [cut["n"]], SeededEnvs.step, Session.evaluate
@@ -144,6 +149,7 @@ def slow_steps(cut: dict[str, Any]) -> None:
 CUTS = {
     "step": at_step,
     "episode_end": at_episode_end,
+    "mid_episode": at_mid_episode,
     "evaluation": in_evaluation,
     "save": in_save,
     "slow_save": slow_save,

@@ -32,7 +32,7 @@ CUTS: dict[str, tuple[dict[str, Any], Callable[[Where], bool]]] = {
     "before the first checkpoint": ({"at": "step", "n": 5}, lambda cut: 0 < cut["step"] < EVERY),
     "before learning": ({"at": "step", "n": 25}, lambda cut: EVERY < cut["step"] < LEARNING_STARTS),
     "mid-episode": (
-        {"at": "step", "n": 61, "save": True},
+        {"at": "mid_episode", "n": 57, "save": True},
         lambda cut: min(cut["open_lengths"]) > 0 and cut["since_training"] > 0 and cut["updates"] > 0,
     ),
     "at an episode's end": (
@@ -155,8 +155,8 @@ def cut_mid_way(forks: Forks, tmp_path_factory) -> Callable[[str], Path]:
     def run(algo: str) -> Path:
         if algo not in made:
             made[algo] = tmp_path_factory.mktemp("cut")
-            where = forks.cut(make_config(algo), made[algo], at="step", n=61, save=True)
-            assert where["step"] == 62 and where["since_training"] == 2 and min(where["open_lengths"]) > 0
+            where = forks.cut(make_config(algo), made[algo], at="mid_episode", n=57, save=True)
+            assert where["step"] < 69 and where["updates"] > 0  # before the next checkpoint is due
         return made[algo]
 
     return run
@@ -168,7 +168,7 @@ def test_going_on_from_an_older_checkpoint(forks, whole, cut_mid_way, tmp_path: 
     shutil.copytree(cut_mid_way(algo), tmp_path, dirs_exist_ok=True)
     run_dir = run_dir_in(tmp_path)
     older, newer = sorted((run_dir / "checkpoints").iterdir())
-    assert (older.name[-3:], newer.name[-3:]) == ("046", "062")
+    assert older.name.endswith("046") and newer.name > older.name
     assert forks.run(["resume", str(older), "--quiet"], tmp_path, {"at": "step", "n": 51}) == -9
     assert read_json(tmp_path / "cut.json")["step"] == 52
     assert compare_runs(whole(algo), forks.resume(tmp_path)) == []

@@ -23,6 +23,7 @@ from rl_training.engine.phases import Batch, Groups, Metrics, Noise, NoiseSpec, 
 
 Array = NDArray[Any]
 MAX_LAYERS = 100
+MAX_UPDATES = 10_000  # their batches are drawn together
 __all__ = ["Batch", "Groups", "Learner", "Metrics", "Network", "Noise", "NoiseSpec", "OffPolicySettings", "Phase"]
 
 
@@ -47,6 +48,8 @@ class OffPolicySettings:
         require(self.batch_size <= self.buffer_capacity, "batch_size", f"<= buffer_capacity ({self.buffer_capacity})")
         require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", "sizes >= 1")
         require(len(self.hidden_sizes) <= MAX_LAYERS, "hidden_sizes", f"at most {MAX_LAYERS} sizes")
+        updates = self.gradient_updates_per_step
+        require(updates <= MAX_UPDATES, "gradient_updates_per_step", f"<= {MAX_UPDATES}, got {updates}")
 
 
 class Network:
