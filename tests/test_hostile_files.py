@@ -89,7 +89,7 @@ CASES: dict[str, tuple[Builder, str]] = {
     "null config": (state_with(config=None), "{path}: config must be a mapping, got None"),
     "unknown algorithm": (
         state_with(config={"algo": "os.system"}),
-        "{path}: algo must be one of dqn, sac{text}, got 'os.system'",
+        "{path}: algo must be one of {text}, got 'os.system'",
     ),
     # Agent files.
     "pickle": (plain(hostile.canary), FOREIGN),
