@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rl_training.core.types import EnvShape
+from rl_training.data.priorities import Priorities
 
 Array = NDArray[Any]
 FIELDS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
@@ -49,6 +50,7 @@ class ReplayBuffer:
         device: torch.device | str = "cpu",
         n_step: int = 1,
         gamma: float = 1.0,
+        priority_alpha: float | None = None,
     ) -> None:
         self.n_step, self.gamma = n_step, gamma
         # Whole vector steps only, so that a wrap never tears one apart.
@@ -61,6 +63,9 @@ class ReplayBuffer:
         for name, (row, dtype) in field_layout(shape).items():
             empty = torch.empty((seeds, self.capacity, *row), dtype=getattr(torch, dtype), device=self.device)
             self.storage[name] = empty.zero_()  # touches every page now: no surprise later in the run
+        self.priorities: Priorities | None = None
+        if priority_alpha is not None:
+            self.priorities = Priorities(self.capacity, seeds, alpha=priority_alpha, device=self.device)
         self._arrays = {k: v.numpy() for k, v in self.storage.items()} if self.device.type == "cpu" else {}
         self._rows = {k: v.view(seeds * self.capacity, *v.shape[2:]) for k, v in self.storage.items()}
         self._offsets = (torch.arange(seeds, device=self.device) * self.capacity).unsqueeze(-1)
@@ -81,6 +86,8 @@ class ReplayBuffer:
                 self._arrays[name][:, rows] = value
             else:
                 self.storage[name][:, rows] = torch.from_numpy(value).to(self.device, non_blocking=True)
+        if self.priorities is not None:
+            self.priorities.put(self.head, self.num_envs)
         self.added += self.num_envs
         self.size_tensor.fill_(self.size)
         self.added_tensor.fill_(self.added)
@@ -129,13 +136,17 @@ class ReplayBuffer:
 
     def read(self, start: int, stop: int) -> dict[str, Tensor]:
         """Transitions number `start` to `stop` of every seed, copied to the host."""
-        rows = torch.arange(start, stop, device=self.device) % self.capacity
+        rows = self.places(start, stop)
         return {name: tensor.index_select(1, rows).cpu() for name, tensor in self.storage.items()}
+
+    def places(self, start: int, stop: int) -> Tensor:
+        """The rows of transitions number `start` to `stop`."""
+        return torch.arange(start, stop, device=self.device) % self.capacity
 
     def write(self, start: int, rows: dict[str, Tensor]) -> None:
         """Put transitions number `start` onwards back where they were; `finish_writing` then tells the count."""
         count = rows["rewards"].shape[1]
-        places = torch.arange(start, start + count, device=self.device) % self.capacity
+        places = self.places(start, start + count)
         for name, tensor in self.storage.items():
             tensor.index_copy_(1, places, rows[name].to(self.device))
 
