@@ -87,6 +87,7 @@ class Learner:
     image_observations: ClassVar[bool] = False
     settings_type: ClassVar[type[OffPolicySettings]] = OffPolicySettings
     targets: ClassVar[Mapping[str, str]] = {}  # target group -> the group it follows
+    target_phase: ClassVar[int] = 0  # the phase whose updates move the targets, where they follow by `tau`
 
     def __init__(
         self,
@@ -116,6 +117,7 @@ class Learner:
             backend=backend,
             polyak=self.targets if tau is not None else {},
             tau=tau or 0.0,
+            polyak_phase=self.target_phase,
             max_grad_norm=self.settings.max_grad_norm,
             adam_eps=self.settings.adam_eps,
         )
@@ -146,6 +148,11 @@ class Learner:
     @classmethod
     def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
         raise NotImplementedError
+
+    @classmethod
+    def settings_for(cls, settings: Any, env_id: str) -> Any:
+        """The settings with what an algorithm's authors chose for this task, where the user left it open."""
+        return settings
 
     def modules(self, model: nn.Module) -> dict[str, nn.Module]:
         """The networks, by the name of their parameter group."""

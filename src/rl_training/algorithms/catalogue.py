@@ -16,6 +16,9 @@ ALGORITHMS = {
     "c51_dqn": "rl_training.algorithms.c51_dqn:C51DQN",
     "qr_dqn": "rl_training.algorithms.qr_dqn:QRDQN",
     "sac": "rl_training.algorithms.sac:SAC",
+    "td3": "rl_training.algorithms.td3:TD3",
+    "tqc": "rl_training.algorithms.tqc:TQC",
+    "redq": "rl_training.algorithms.redq:REDQ",
 }
 ENTRY_POINT_GROUP = "rl_training.algorithms"
 

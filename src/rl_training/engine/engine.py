@@ -11,6 +11,7 @@ from torch.func import grad_and_value, vmap
 
 from rl_training.engine import drawing
 from rl_training.engine.compilation import compile_once
+from rl_training.engine.gradients import entry, plain_gradients
 from rl_training.engine.groups import Layout
 from rl_training.engine.metrics import MetricSums
 from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
@@ -33,6 +34,7 @@ class Engine:
         compiled: bool = False,
         polyak: Mapping[str, str] | None = None,
         tau: float = 0.0,
+        polyak_phase: int = 0,
         max_grad_norm: float | None = None,
         adam_eps: float = 1e-8,
         backend: str = "inductor",
@@ -40,6 +42,7 @@ class Engine:
         self.phases, self.seeds, self.device = tuple(phases), tuple(seeds), device
         self.compiled, self.backend = compiled, backend
         self.polyak, self.tau = dict(polyak or {}), tau
+        self.polyak_phase = polyak_phase  # targets move whenever this phase has run
         self.max_grad_norm, self.adam_eps = max_grad_norm, adam_eps
         shapes = {g: {k: v.shape for k, v in rows[0].items()} for g, rows in members.items()}
         self.layouts = {group: Layout(shape, len(self.seeds)) for group, shape in shapes.items()}
@@ -58,7 +61,7 @@ class Engine:
         self.metrics = MetricSums(len(self.phases), len(self.seeds), device)
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._views = self._make_views()
-        self._first_seed: Groups = _first(self._views)
+        self._first_seed: Groups = entry(self._views, 0)
 
     # --- what the losses see -------------------------------------------------------------------------------------
     def groups(self) -> Groups:
@@ -90,11 +93,11 @@ class Engine:
             grads, (_, metrics) = vmap(grad_and_value(loss, has_aux=True))(trained, frozen, batch, noise)
             return grads, metrics
         # One seed needs no vmap, which costs about a quarter on a CPU, and in eager mode no functional transform.
-        trained, frozen, batch, noise = _first((trained, frozen, batch, noise))
+        trained, frozen, batch, noise = entry((trained, frozen, batch, noise), 0)
         if torch.compiler.is_compiling():
             grads, (_, metrics) = grad_and_value(loss, has_aux=True)(trained, frozen, batch, noise)
             return grads, metrics
-        return _plain_gradients(loss, trained, frozen, batch, noise)
+        return plain_gradients(loss, trained, frozen, batch, noise)
 
     def _update(self, pattern: Pattern, batch: Batch, noise: Noise) -> None:
         self.count_tensor.add_(1)
@@ -117,13 +120,13 @@ class Engine:
                 )
             bad = ~self.metrics.add(number, metrics) & (self.first_bad < 0)
             self.first_bad.copy_(torch.where(bad, self.count_tensor, self.first_bad))
-        for target, source in self.polyak.items():
+        for target, source in self.polyak.items() if pattern[self.polyak_phase] else ():
             self.flat[target].lerp_(self.flat[source], self.tau)
 
     def _learn_metric_names(self, batch: Batch, noise: Noise) -> None:
         """One look at each loss, without effect, tells which metrics there are: their sums need a place."""
         groups = self.seed_groups(0)
-        one_batch, one_noise = _first((batch, noise))
+        one_batch, one_noise = entry((batch, noise), 0)
         with torch.no_grad():
             self.metrics.learn_names([list(phase.loss(groups, one_batch, one_noise)[1]) for phase in self.phases])
 
@@ -169,11 +172,6 @@ class Engine:
     def host_noise(self, specs: Mapping[str, NoiseSpec]) -> Noise:
         return drawing.host_noise(self.seeds, self.update_count, specs, self.device)
 
-    def _draw(self, source: Source, batch_size: int, noise: Mapping[str, NoiseSpec]) -> tuple[Batch, Noise]:
-        """A batch and noise for the next update, drawn on the device."""
-        indices = drawing.device_indices(self.seed_tensor, self.count_tensor, source, batch_size)
-        return source.gather(indices), drawing.device_noise(self.seed_tensor, self.count_tensor, noise)
-
     def _train_captured(self, source: Source, count: int, batch_size: int, noise: Mapping[str, NoiseSpec]) -> None:
         chunk = count if count <= LARGEST_GRAPH else 1
         for _ in range(count // chunk):
@@ -185,36 +183,51 @@ class Engine:
             for pattern in patterns:
                 self._count(pattern)
 
+    def _draw(self, source: Source, count: int, batch_size: int, noise: Mapping[str, NoiseSpec]) -> tuple[Batch, Noise]:
+        """Batches and noise of the next `count` updates, drawn at once and on the device."""
+        updates = self.count_tensor + torch.arange(count, device=self.device)
+        indices = drawing.device_indices(self.seed_tensor, updates, source, batch_size)
+        return source.gather(indices), drawing.device_noise(self.seed_tensor, updates, noise)
+
+    def burst(
+        self, source: Source, batch_size: int, noise: Mapping[str, NoiseSpec], patterns: Sequence[Pattern]
+    ) -> Callable[[], None]:
+        """Sampling and several updates as a function that reads and writes the buffers in place."""
+
+        def draw() -> tuple[Batch, Noise]:
+            return self._draw(source, len(patterns), batch_size, noise)
+
+        if not self.metrics.names:
+            self._learn_metric_names(*entry(draw(), 0))
+        drawn = compile_once(draw, self.backend) if self.compiled else draw
+
+        def run() -> None:
+            everything = drawn()
+            for number, pattern in enumerate(patterns):
+                batch, numbers = entry(everything, number)
+                self._program(pattern, batch)(batch, numbers)
+
+        return run
+
     @torch.no_grad()
     def _capture(
         self, source: Source, batch_size: int, noise: Mapping[str, NoiseSpec], patterns: tuple[Pattern, ...]
     ) -> Callable[[], None]:
-        """Sampling and all updates of a step as one CUDA graph that reads and writes the buffers in place."""
-        if not self.metrics.names:
-            self._learn_metric_names(*self._draw(source, batch_size, noise))
-
-        def make(pattern: Pattern) -> Callable[[], None]:
-            def sampled_update() -> None:
-                self._update(pattern, *self._draw(source, batch_size, noise))
-
-            return compile_once(sampled_update, self.backend) if self.compiled else sampled_update
-
-        functions = {pattern: make(pattern) for pattern in set(patterns)}
+        """All that one step of the loop learns, as one CUDA graph."""
+        run = self.burst(source, batch_size, noise, patterns)
         state = self._mutable()
         before = [tensor.clone() for tensor in state]
         side = torch.cuda.Stream(self.device)
         side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(side):
-            for function in functions.values():
-                for _ in range(2):  # compiles, and lets libraries allocate; undone below
-                    function()
+            for _ in range(2):  # compiles, and lets libraries allocate; undone below
+                run()
         torch.cuda.current_stream(self.device).wait_stream(side)
         for tensor, value in zip(state, before, strict=True):
             tensor.copy_(value)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for pattern in patterns:
-                functions[pattern]()
+            run()
         return graph.replay
 
     def _mutable(self) -> list[Tensor]:
@@ -272,23 +285,3 @@ class Engine:
             tensor.copy_(state[name])
         self.metrics.counts = [int(count) for count in state["metric_counts"]]
         self.update_count = int(state["update_count"])
-
-
-def _plain_gradients(loss: Any, trained: Groups, frozen: Groups, batch: Batch, noise: Noise) -> tuple[Any, Metrics]:
-    """What grad_and_value does, without its overhead."""
-    leaves = {g: {k: v.detach().requires_grad_() for k, v in params.items()} for g, params in trained.items()}
-    with torch.enable_grad():
-        value, metrics = loss(leaves, frozen, batch, noise)
-        flat = [leaf for params in leaves.values() for leaf in params.values()]
-        found = iter(torch.autograd.grad(value, flat, allow_unused=True, materialize_grads=True))
-    grads = {group: {name: next(found) for name in params} for group, params in leaves.items()}
-    return grads, {name: metric.detach() for name, metric in metrics.items()}
-
-
-def _first(tree: Any) -> Any:
-    """The first seed's slice of every tensor in nested tuples and dicts."""
-    if isinstance(tree, Tensor):
-        return tree[0]
-    if isinstance(tree, dict):
-        return {key: _first(value) for key, value in tree.items()}
-    return tuple(_first(value) for value in tree)
