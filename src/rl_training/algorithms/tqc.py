@@ -33,8 +33,12 @@ class TQCSettings(SACSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(all(size >= 1 for size in self.critic_hidden_sizes or ()), "critic_hidden_sizes", "sizes >= 1")
-        dropped, quantiles = self.top_quantiles_to_drop_per_net, self.num_quantiles
-        require(dropped < quantiles, "top_quantiles_to_drop_per_net", f"< num_quantiles ({quantiles}), got {dropped}")
+        _check_dropped(self.top_quantiles_to_drop_per_net, self.num_quantiles)
+
+
+def _check_dropped(dropped: int, quantiles: int) -> None:
+    name = "top_quantiles_to_drop_per_net"
+    require(dropped < quantiles, name, f"< num_quantiles ({quantiles}), got {dropped}")
 
 
 def truncated(quantiles: Tensor, drop_per_net: int) -> Tensor:
@@ -63,6 +67,11 @@ class TQC(SAC):
     name = "tqc"
     title = "Truncated quantile critics"
     settings_type = TQCSettings
+
+    def __init__(self, *, model: Any, **keywords: Any) -> None:
+        super().__init__(model=model, **keywords)
+        quantiles = getattr(self.model, "num_quantiles", self.settings.num_quantiles)
+        _check_dropped(self.settings.top_quantiles_to_drop_per_net, quantiles)
 
     @classmethod
     def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
