@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call
 
+from rl_training.algorithms.network import Network
+from rl_training.algorithms.normalizer import GROUP, ObservationNormalizer
 from rl_training.core.checks import require
 from rl_training.core.fields import above, at_least, check, one_of, setting, within
 from rl_training.core.rng import stream
@@ -42,6 +43,7 @@ class OffPolicySettings:
     max_grad_norm: float | None = setting(None, above(0))  # per seed, over the groups of a phase
     adam_eps: float = setting(1e-8, above(0))
     gamma: float = setting(0.99, within(0, 1))
+    normalize_observations: bool = setting(False)  # by the running mean and variance of what was seen
 
     def __post_init__(self) -> None:
         check(self)
@@ -50,32 +52,6 @@ class OffPolicySettings:
         require(len(self.hidden_sizes) <= MAX_LAYERS, "hidden_sizes", f"at most {MAX_LAYERS} sizes")
         updates = self.gradient_updates_per_step
         require(updates <= MAX_UPDATES, "gradient_updates_per_step", f"<= {MAX_UPDATES}, got {updates}")
-
-
-class Network:
-    """A module whose parameters are an argument: what makes a loss a function."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        self._slots = [
-            (owner._parameters, name, f"{prefix}.{name}" if prefix else name)
-            for prefix, owner in module.named_modules()
-            for name, parameter in owner._parameters.items()
-            if parameter is not None  # e.g. the bias of a layer without one
-        ]
-
-    def __call__(self, params: dict[str, Tensor], *inputs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return functional_call(self.module, params, inputs)
-        # functional_call in few lines: its checks cost more than a small network's forward pass.
-        before = [parameters[name] for parameters, name, _ in self._slots]
-        for parameters, name, full_name in self._slots:
-            parameters[name] = params[full_name]
-        try:
-            return self.module(*inputs)
-        finally:
-            for (parameters, name, _), parameter in zip(self._slots, before, strict=True):
-                parameters[name] = parameter
 
 
 class Learner:
@@ -105,11 +81,12 @@ class Learner:
         models = [model] if isinstance(model, nn.Module) else list(model)
         self.model = models[0]
         self._check_no_buffers()
+        self.normalizer = self._make_normalizer()
         members = self._members(models)
         self.networks = {group: Network(module) for group, module in self.modules(self.model).items()}
         tau = getattr(self.settings, "tau", None)
         self.engine = Engine(
-            self.phases(),
+            [self.normalizer.for_phase(phase) if self.normalizer else phase for phase in self.phases()],
             members,
             seeds=self.seeds,
             device=self.device,
@@ -123,6 +100,8 @@ class Learner:
         )
         self.last_step = 0  # the environment step of the newest update: hard target copies count by it
         self.acting = Acting(self.engine)
+        wrap = self.normalizer.for_policy if self.normalizer else lambda policy: policy
+        self._greedy, self._explore = wrap(self.greedy), wrap(self.explore)
         self.set_progress(0.0)
         self._tie_model()
 
@@ -184,12 +163,12 @@ class Learner:
     # --- acting --------------------------------------------------------------------------------------------------
     def act_greedy(self, obs: Array) -> Array:
         """(seeds, rows, *obs) -> (seeds, rows, ...) actions in the library's units."""
-        return self.acting("greedy", self.greedy, obs)
+        return self.acting("greedy", self._greedy, obs)
 
     def act_explore(self, obs: Array, step: int, progress: float) -> Array:
         rows = obs.shape[1]
         amount = np.full((len(self.seeds), 1), self.exploration(progress), np.float32)
-        return self.acting("explore", self.explore, obs, self._explore_noise(step, rows), amount)
+        return self.acting("explore", self._explore, obs, self._explore_noise(step, rows), amount)
 
     def act_randomly(self, step: int, rows: int) -> Array:
         """Uniform over the action space."""
@@ -207,6 +186,11 @@ class Learner:
     @property
     def action_dim(self) -> int:
         return int(self.model.action_dim)  # type: ignore[arg-type]
+
+    def observe(self, obs: Array) -> None:
+        """(seeds, rows, *obs): the loop shows every observation once, in order, before acting on it."""
+        if self.normalizer is not None:
+            self.normalizer.observe(obs, self.engine)
 
     # --- learning ------------------------------------------------------------------------------------------------
     def set_progress(self, progress: float) -> None:
@@ -253,13 +237,16 @@ class Learner:
 
     # --- state ---------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict[str, Tensor]:
-        return {**self.engine.state_dict(), "last_step": torch.tensor(self.last_step)}
+        normalizer = self.normalizer.state() if self.normalizer is not None else {}
+        return {**self.engine.state_dict(), "last_step": torch.tensor(self.last_step), **normalizer}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         rest = dict(state)
         last_step = rest.pop("last_step")
         if last_step.shape or last_step.dtype != torch.int64 or not 0 <= last_step < LARGEST_COUNT:
             raise ValueError("last_step must be one number >= 0")
+        if self.normalizer is not None:
+            self.normalizer.load({name: rest.pop(name) for name in self.normalizer.state()})
         self.engine.load_state_dict(rest)
         self.last_step = int(last_step)
 
@@ -272,7 +259,15 @@ class Learner:
         members.update({target: members[source] for target, source in self.targets.items()})
         for group, values in self.scalars().items():
             members[group] = [{name: torch.tensor(value) for name, value in values.items()} for _ in models]
+        if self.normalizer is not None:
+            members[GROUP] = self.normalizer.members()
         return members
+
+    def _make_normalizer(self) -> ObservationNormalizer | None:
+        if not self.settings.normalize_observations:
+            return None
+        require(not self.image_observations, "normalize_observations", f"false for {self.name}, which takes images")
+        return ObservationNormalizer(len(self.seeds), int(self.model.obs_dim))  # type: ignore[arg-type]
 
     def _tie_model(self) -> None:
         """The first seed's model shares the engine's memory, so it is always up to date."""

@@ -18,7 +18,8 @@ class DistributionalQNetwork(nn.Module):
         self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int], outputs: int, dueling: bool = False
     ) -> None:
         super().__init__()
-        self.action_dim, self.outputs, self.dueling = action_dim, outputs, dueling
+        self.obs_dim, self.action_dim = obs_dim, action_dim
+        self.outputs, self.dueling = outputs, dueling
         if dueling and hidden_sizes:
             self.trunk: nn.Module | None = StackedMLP(1, obs_dim, hidden_sizes[:-1], hidden_sizes[-1])
             obs_dim = hidden_sizes[-1]
