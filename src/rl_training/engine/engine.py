@@ -18,7 +18,7 @@ from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
 from rl_training.engine.phases import Batch, Groups, Metrics, Noise, NoiseSpec, Pattern, Phase, Source
 
 LARGEST_COUNT = 2**53
-LARGEST_GRAPH = 32  # updates captured together; a longer burst replays the graph of one update
+LARGEST_GRAPH = 32  # updates captured together; a longer burst replays a graph of equal parts
 
 
 class Engine:
@@ -173,7 +173,7 @@ class Engine:
         return drawing.host_noise(self.seeds, self.update_count, specs, self.device)
 
     def _train_captured(self, source: Source, count: int, batch_size: int, noise: Mapping[str, NoiseSpec]) -> None:
-        chunk = count if count <= LARGEST_GRAPH else 1
+        chunk = max(size for size in range(1, min(count, LARGEST_GRAPH) + 1) if count % size == 0)
         for _ in range(count // chunk):
             patterns = tuple(self.pattern(self.update_count + 1 + i) for i in range(chunk))
             key = (id(source), batch_size, patterns)
