@@ -22,8 +22,9 @@ METRICS = {"critic_loss", "actor_loss", "target_q_mean", "entropy_term"}
 SHAPE = EnvShape((3,), "float32", 1, False)
 
 
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
 @pytest.mark.parametrize("alpha", [0.5, torch.tensor(0.5)])
-def test_redq_loss_by_hand(alpha: Any) -> None:
+def test_redq_loss_by_hand(alpha: Any, shape: tuple[int, ...]) -> None:
     """Errors of three critics over two rows: (1, -1), (0, 2), (3, 0) give 1 + 2 + 4.5 = 7.5.
 
     Entropy term: 0.5 * mean(-1, 3) = 0.5. Actor: 0.5 - mean(4, 1) = -2.
@@ -31,7 +32,7 @@ def test_redq_loss_by_hand(alpha: Any) -> None:
     values = redq_loss(
         {
             "critic_q_values": torch.tensor([[2.0, 1.0, 4.0], [3.0, 6.0, 4.0]]),
-            "target_q_values": torch.tensor([1.0, 4.0]),
+            "target_q_values": torch.tensor([1.0, 4.0]).view(shape),
             "sampled_logprobs": torch.tensor([-1.0, 3.0]),
             "sampled_q_values": torch.tensor([4.0, 1.0]),
             "alpha": alpha,

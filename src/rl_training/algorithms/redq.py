@@ -53,7 +53,7 @@ def _sample_target_critic_indices(*, num_critics: int, subset_size: int, uniform
 
 def redq_loss(values: Mapping[str, Any]) -> Metrics:
     """From `critic_q_values` (B, N), `target_q_values`, `sampled_logprobs`, `sampled_q_values` (B,), `alpha`."""
-    target = values["target_q_values"]
+    target = values["target_q_values"].reshape(-1)  # a (B, 1) column would broadcast to (B, B) without a word
     critic_loss = ensemble_squared_error(values["critic_q_values"].T, target)
     return soft_losses(critic_loss, target, values["sampled_q_values"], values)
 
