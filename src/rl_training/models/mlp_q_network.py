@@ -30,7 +30,7 @@ class DistributionalQNetwork(nn.Module):
         noisy: bool = False,
     ) -> None:
         super().__init__()
-        self.action_dim, self.outputs = action_dim, outputs
+        self.obs_dim, self.action_dim, self.outputs = obs_dim, action_dim, outputs
         sizes = [obs_dim, *hidden_sizes]
         shared = max(len(hidden_sizes) - 1, 0) if dueling else 0  # layers in front of the two streams
         layers = len(sizes) - shared
