@@ -10,7 +10,7 @@ from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.checks import UserError
 from rl_training.core.types import EnvShape
-from rl_training.data.replay_buffer import replay_bytes
+from rl_training.data.frame_replay import bytes_needed
 from rl_training.envs.spaces import space_to_dict
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpointing import Checkpoint
@@ -43,7 +43,7 @@ def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvSha
     """Refuse before allocating, naming the largest size that fits."""
     seeds, capacity = len(config.seed_list), min(settings.buffer_capacity, config.total_timesteps)
     free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else free_memory()
-    needed = replay_bytes(shape, seeds, capacity)
+    needed = bytes_needed(shape, capacity=capacity, num_envs=config.num_envs, seeds=seeds)
     if needed > 0.9 * free:
         fits = int(capacity * 0.9 * free / needed)
         raise UserError(

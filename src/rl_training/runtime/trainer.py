@@ -16,7 +16,7 @@ from rl_training.algorithms.catalogue import learner_class
 from rl_training.core.checks import ConfigError, UserError
 from rl_training.core.fields import parse
 from rl_training.core.types import TrainResult
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.data.frame_replay import make_replay
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvFactory, EnvSource
 from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
@@ -179,7 +179,7 @@ def _execute(
             check_same_spaces(resumed, envs)
             check_memory(config, settings, envs.shape, choices.device)
         learner = cls.create(envs.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
-        replay = ReplayBuffer(
+        replay = make_replay(
             envs.shape,
             # Whole vector steps, rounded up: were the last one to push the first out, an extended run would miss it.
             capacity=min(settings.buffer_capacity, -(-config.total_timesteps // config.num_envs) * config.num_envs),
