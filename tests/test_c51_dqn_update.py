@@ -61,8 +61,8 @@ def test_the_network_acts_on_the_expected_value() -> None:
 def test_dueling_advantages_are_zero_on_average() -> None:
     network = MLPC51QNetwork(obs_dim=2, action_dim=3, hidden_sizes=(8, 8), num_atoms=5, dueling=True)
     obs = torch.randn(4, 2)
-    hidden = torch.relu(network.trunk(obs)).squeeze(0)
-    value = network.net(hidden).squeeze(0).unflatten(-1, (4, 5))[:, 0]
+    assert network.trunk is not None and network.value is not None
+    value = network.value(torch.relu(network.trunk(obs)))
     torch.testing.assert_close(network(obs).mean(1), value)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from rl_training.core.types import EnvShape
-from rl_training.data.frame_replay import FrameReplay, bytes_needed, make_replay
+from rl_training.data.frame_replay import FrameReplay, bytes_needed, replay_class
 from rl_training.data.replay_buffer import ReplayBuffer
 
 GAMMA = 0.9
@@ -220,10 +219,9 @@ def test_an_empty_buffer_comes_back_empty() -> None:
 
 # --- size -------------------------------------------------------------------------------------------------------------
 def test_which_buffer_is_made() -> None:
-    options: dict[str, Any] = {"capacity": 8, "num_envs": 1, "seeds": 1}
-    assert type(make_replay(shape_of(), **options)) is FrameReplay
-    assert type(make_replay(dataclasses.replace(shape_of(), frame_stack=1), **options)) is FrameReplay
-    assert type(make_replay(EnvShape((4,), "float32", 2, True), **options)) is ReplayBuffer
+    assert replay_class(shape_of()) is FrameReplay
+    assert replay_class(dataclasses.replace(shape_of(), frame_stack=1)) is FrameReplay
+    assert replay_class(EnvShape((4,), "float32", 2, True)) is ReplayBuffer
 
 
 def test_frames_are_stored_once() -> None:

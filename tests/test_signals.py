@@ -138,6 +138,7 @@ def test_extended_equals_longer_from_the_start(forks, algo: str, tmp_path: Path)
         "learning_rate_schedule": "constant",
         "epsilon_start": 0.3,
         "epsilon_end": 0.3,
+        "prioritized_beta_start": 1.0,
         "buffer_capacity": 1000,
     }
     changes = {"seeds": (), "num_envs": 4}  # 118 is no multiple of 4: the last step goes beyond it

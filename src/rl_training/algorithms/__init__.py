@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from rl_training.algorithms.c51_dqn import C51DQN
     from rl_training.algorithms.dqn import DQN, dqn_loss
     from rl_training.algorithms.qr_dqn import QRDQN
+    from rl_training.algorithms.rainbow_dqn import RainbowDQN
     from rl_training.algorithms.sac import SAC, sac_loss
 
-__all__ = ["C51DQN", "DQN", "QRDQN", "SAC", "dqn_loss", "sac_loss"]
+__all__ = ["C51DQN", "DQN", "QRDQN", "SAC", "RainbowDQN", "dqn_loss", "sac_loss"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,12 +19,25 @@ from rl_training.core.schedules import Every, linear
 from rl_training.core.types import EnvShape, UpdateResult
 from rl_training.engine.acting import Acting
 from rl_training.engine.engine import LARGEST_COUNT, Engine
-from rl_training.engine.phases import Batch, Groups, Metrics, Noise, NoiseSpec, Phase, Source
+from rl_training.engine.groups import Params
+from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Metrics, Noise, NoiseSpec, Phase, Source
 
 Array = NDArray[Any]
 MAX_LAYERS = 100
 MAX_UPDATES = 10_000  # their batches are drawn together
-__all__ = ["Batch", "Groups", "Learner", "Metrics", "Network", "Noise", "NoiseSpec", "OffPolicySettings", "Phase"]
+__all__ = [
+    "ROW_ERRORS",
+    "Batch",
+    "Groups",
+    "Learner",
+    "Metrics",
+    "Network",
+    "Noise",
+    "NoiseSpec",
+    "OffPolicySettings",
+    "Params",
+    "Phase",
+]
 
 
 @dataclass(frozen=True)
@@ -167,8 +180,14 @@ class Learner:
         raise NotImplementedError
 
     def explore(self, groups: Groups, obs: Tensor, noise: Tensor, amount: Tensor) -> Tensor:
-        """Actions for collecting data. `noise` is standard normal (continuous) or uniform (discrete)."""
+        """Actions for collecting data, given random numbers as `explore_noise` asks for."""
         raise NotImplementedError
+
+    def explore_noise(self, rows: int) -> NoiseSpec:
+        """The random numbers for `rows` exploring actions of one seed."""
+        return (
+            NoiseSpec("uniform", (rows, 2)) if self.discrete_actions else NoiseSpec("normal", (rows, self.action_dim))
+        )
 
     def exploration(self, progress: float) -> float:
         """How much to explore after this share of the run."""
@@ -192,10 +211,8 @@ class Learner:
         return np.stack([rng.uniform(-1, 1, (rows, self.action_dim)).astype(np.float32) for rng in draws])
 
     def _explore_noise(self, step: int, rows: int) -> Array:
-        draws = [stream(seed, "explore", step) for seed in self.seeds]
-        if self.discrete_actions:
-            return np.stack([rng.random((rows, 2), dtype=np.float32) for rng in draws])
-        return np.stack([rng.standard_normal((rows, self.action_dim), dtype=np.float32) for rng in draws])
+        spec = self.explore_noise(rows)
+        return np.stack([spec.draw(stream(seed, "explore", step)) for seed in self.seeds])
 
     @property
     def action_dim(self) -> int:
@@ -204,6 +221,7 @@ class Learner:
     # --- learning ------------------------------------------------------------------------------------------------
     def set_progress(self, progress: float) -> None:
         """Move the scheduled values to the given share of the run."""
+        self.progress = progress
         rate = self.settings.learning_rate
         if self.settings.learning_rate_schedule == "linear":
             rate = linear(rate, 0.0, progress)
@@ -215,6 +233,8 @@ class Learner:
 
     def train(self, source: Source, count: int, global_step: int) -> None:
         """`count` updates on batches drawn from `source`: the loop's way in."""
+        if source.priorities is not None:
+            source.priorities.set_beta(linear(self.settings.prioritized_beta_start, 1.0, self.progress))
         self.engine.train(source, count, self.settings.batch_size, self.noise(self.settings.batch_size))
         self._copy_targets(global_step)
 

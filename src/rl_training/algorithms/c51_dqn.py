@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import Batch, Metrics
+from rl_training.algorithms.base import ROW_ERRORS, Batch, Metrics
 from rl_training.algorithms.dqn import DQN, DQNSettings, value_terms
 from rl_training.algorithms.losses import categorical_projection, chosen, td_target
 from rl_training.core.checks import require
@@ -46,6 +46,7 @@ class C51DQN(DQN):
             settings.v_min,
             settings.v_max,
             settings.dueling,
+            settings.noisy,
         )
 
     def atoms(self, device: torch.device) -> Tensor:
@@ -59,4 +60,6 @@ class C51DQN(DQN):
         support = td_target(batch, self.settings.gamma, atoms.expand_as(logits))
         target = categorical_projection(support, next_outputs.softmax(-1), atoms).detach()
         rows = -(target * logits.log_softmax(-1)).sum(-1)
-        return value_terms((logits.softmax(-1) * atoms).sum(-1), (target * atoms).sum(-1), rows)
+        divergence = rows.detach() + torch.xlogy(target, target).sum(-1)  # the cross-entropy less what no one can learn
+        metrics = value_terms((logits.softmax(-1) * atoms).sum(-1), (target * atoms).sum(-1), rows, batch)
+        return {**metrics, ROW_ERRORS: divergence}

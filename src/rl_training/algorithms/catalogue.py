@@ -15,6 +15,7 @@ ALGORITHMS = {
     "dqn": "rl_training.algorithms.dqn:DQN",
     "c51_dqn": "rl_training.algorithms.c51_dqn:C51DQN",
     "qr_dqn": "rl_training.algorithms.qr_dqn:QRDQN",
+    "rainbow_dqn": "rl_training.algorithms.rainbow_dqn:RainbowDQN",
     "sac": "rl_training.algorithms.sac:SAC",
 }
 ENTRY_POINT_GROUP = "rl_training.algorithms"

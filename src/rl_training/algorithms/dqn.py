@@ -9,8 +9,20 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import Batch, Groups, Learner, Metrics, Noise, OffPolicySettings, Phase
+from rl_training.algorithms.base import (
+    ROW_ERRORS,
+    Batch,
+    Groups,
+    Learner,
+    Metrics,
+    Noise,
+    NoiseSpec,
+    OffPolicySettings,
+    Params,
+    Phase,
+)
 from rl_training.algorithms.losses import chosen, huber, td_target
+from rl_training.core.checks import require
 from rl_training.core.fields import above, at_least, setting, within
 from rl_training.core.schedules import linear
 from rl_training.core.types import EnvShape
@@ -34,12 +46,17 @@ class DQNSettings(OffPolicySettings):
     double: bool = setting(False)  # van Hasselt et al. 2016
     dueling: bool = setting(False)  # Wang et al. 2016
     n_step: int = setting(1, at_least(1))
+    prioritized: bool = setting(False)  # Schaul et al. 2016
+    prioritized_alpha: float = setting(0.6, within(0, 1))  # how much priorities count; 0: not at all
+    prioritized_beta_start: float = setting(0.4, within(0, 1))  # how much of the bias is corrected, 1 at the end
+    noisy: bool = setting(False)  # Fortunato et al. 2018; explores by its weights alone, epsilon is not used
 
 
-def value_terms(q: Tensor, target: Tensor, row_losses: Tensor) -> Metrics:
+def value_terms(q: Tensor, target: Tensor, row_losses: Tensor, batch: Batch) -> Metrics:
     """What every member of the family reports: the values of the taken actions (batch,) against their targets."""
+    weights = batch.get("weights")  # prioritised replay's correction
     return {
-        "loss": row_losses.mean(),
+        "loss": (row_losses if weights is None else weights * row_losses).mean(),
         "q_value_mean": q.mean(),
         "target_mean": target.mean(),
         "td_error_mean": (q - target).abs().mean(),
@@ -47,24 +64,29 @@ def value_terms(q: Tensor, target: Tensor, row_losses: Tensor) -> Metrics:
 
 
 def dqn_loss(values: Batch) -> Metrics:
-    """From `q_values` (batch, actions), `actions`, `target_values` (batch,): the Huber loss and what it is made of."""
+    """From `q_values` (batch, actions), `actions`, `target_values` (batch,): the Huber loss and what it is made of.
+
+    With `weights` (batch,) the loss is their weighted mean.
+    """
     q, target = chosen(values["q_values"], values["actions"]), values["target_values"]
-    return value_terms(q, target, huber(q - target))
+    return value_terms(q, target, huber(q - target), values)
 
 
 class DQN(Learner):
     name = "dqn"
-    title = "Deep Q-network, with switches for double, dueling and n-step"
+    title = "Deep Q-network, with switches for double, dueling, n-step, prioritised and noisy"
     discrete_actions = True
     settings_type = DQNSettings
     targets: ClassVar[Mapping[str, str]] = {"target": "q"}
 
     def __init__(self, *, q_network: nn.Module | None = None, **keywords: Any) -> None:
         super().__init__(model=keywords.pop("model", q_network), **keywords)
+        has_noise = getattr(self.model, "noise_size", 0) > 0
+        require(has_noise or not self.settings.noisy, "noisy", "false for a network without noisy layers")
 
     @classmethod
     def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
-        return MLPQNetwork(shape.obs_dim, shape.action_dim, settings.hidden_sizes, settings.dueling)
+        return MLPQNetwork(shape.obs_dim, shape.action_dim, settings.hidden_sizes, settings.dueling, settings.noisy)
 
     def modules(self, model: nn.Module) -> dict[str, nn.Module]:
         return {"q": model}
@@ -72,15 +94,24 @@ class DQN(Learner):
     def phases(self) -> tuple[Phase, ...]:
         return (Phase(("q",), self.loss),)
 
+    def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
+        names = ("obs", "next_obs", "chooser") if self.settings.noisy else ()
+        return {name: NoiseSpec("normal", (int(self.model.noise_size),)) for name in names}  # type: ignore[arg-type]
+
     def loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        network = self.networks["q"]
-        outputs = network(groups["q"], batch["obs"])
-        next_outputs = network(groups["target"], batch["next_obs"])
-        # Double: the online network chooses the action, the target network says what it is worth.
-        chooser = network(groups["q"], batch["next_obs"]) if self.settings.double else next_outputs
+        outputs = self.outputs(groups["q"], batch["obs"], noise.get("obs"))
+        next_outputs = self.outputs(groups["target"], batch["next_obs"], noise.get("next_obs"))
+        chooser = next_outputs
+        if self.settings.double:  # the online network chooses the action, the target network says what it is worth
+            chooser = self.outputs(groups["q"], batch["next_obs"], noise.get("chooser"))
         best = self.action_values(chooser).argmax(-1)
         metrics = self.terms(outputs, chosen(next_outputs, best), batch)
         return metrics["loss"], metrics
+
+    def outputs(self, params: Params, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+        """The network's; any network will do as long as it is not to be noisy."""
+        network: Any = self.networks["q"]
+        return network(params, obs) if noise is None else network(params, obs, noise)  # type: ignore[no-any-return]
 
     def action_values(self, outputs: Tensor) -> Tensor:
         """The network's outputs as (batch, actions): what each action is worth on average."""
@@ -89,16 +120,26 @@ class DQN(Learner):
     def terms(self, outputs: Tensor, next_outputs: Tensor, batch: Batch) -> Metrics:
         """The loss, from the outputs for every action and those of the best next action."""
         target = td_target(batch, self.settings.gamma, next_outputs)
-        return dqn_loss({"q_values": outputs, "actions": batch["actions"], "target_values": target})
+        metrics = dqn_loss({**batch, "q_values": outputs, "target_values": target})
+        return {**metrics, ROW_ERRORS: chosen(outputs, batch["actions"]).detach() - target}
 
-    def greedy(self, groups: Groups, obs: Tensor) -> Tensor:
-        return self.action_values(self.networks["q"](groups["q"], obs)).argmax(-1)
+    def greedy(self, groups: Groups, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+        return self.action_values(self.outputs(groups["q"], obs, noise)).argmax(-1)
+
+    def explore_noise(self, rows: int) -> NoiseSpec:
+        if not self.settings.noisy:
+            return super().explore_noise(rows)
+        return NoiseSpec("normal", (rows, int(self.model.noise_size)))  # type: ignore[arg-type]
 
     def explore(self, groups: Groups, obs: Tensor, noise: Tensor, amount: Tensor) -> Tensor:
+        if self.settings.noisy:
+            return self.greedy(groups, obs, noise)
         random = (noise[:, 1] * self.action_dim).long().clamp(max=self.action_dim - 1)
         return torch.where(noise[:, 0] < amount, random, self.greedy(groups, obs))
 
     def exploration(self, progress: float) -> float:
         settings = self.settings
+        if settings.noisy:
+            return 0.0
         share = progress / settings.exploration_fraction if settings.exploration_fraction > 0 else 1.0
         return linear(settings.epsilon_start, settings.epsilon_end, share)

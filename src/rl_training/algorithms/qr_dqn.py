@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import Batch, Metrics
+from rl_training.algorithms.base import ROW_ERRORS, Batch, Metrics
 from rl_training.algorithms.dqn import DQN, DQNSettings, value_terms
 from rl_training.algorithms.losses import chosen, quantile_huber, td_target
 from rl_training.core.fields import above, at_least, setting
@@ -32,7 +32,12 @@ class QRDQN(DQN):
     @classmethod
     def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
         return MLPQRQNetwork(
-            shape.obs_dim, shape.action_dim, settings.hidden_sizes, settings.num_quantiles, settings.dueling
+            shape.obs_dim,
+            shape.action_dim,
+            settings.hidden_sizes,
+            settings.num_quantiles,
+            settings.dueling,
+            settings.noisy,
         )
 
     def action_values(self, outputs: Tensor) -> Tensor:
@@ -42,4 +47,4 @@ class QRDQN(DQN):
         quantiles = chosen(outputs, batch["actions"])
         target = td_target(batch, self.settings.gamma, next_outputs)
         rows = quantile_huber(quantiles, target, self.settings.kappa)
-        return value_terms(quantiles.mean(-1), target.mean(-1), rows)
+        return {**value_terms(quantiles.mean(-1), target.mean(-1), rows, batch), ROW_ERRORS: rows.detach()}

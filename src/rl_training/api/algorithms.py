@@ -15,5 +15,9 @@ class QRDQN(ManagedAlgorithm):
     algo_name = "qr_dqn"
 
 
+class RainbowDQN(ManagedAlgorithm):
+    algo_name = "rainbow_dqn"
+
+
 class SAC(ManagedAlgorithm):
     algo_name = "sac"

@@ -37,21 +37,17 @@ class FrameReplay(ReplayBuffer):
         capacity: int,
         num_envs: int,
         seeds: int,
-        device: torch.device | str = "cpu",
-        n_step: int = 1,
-        gamma: float = 1.0,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            shape, capacity=capacity, num_envs=num_envs, seeds=seeds, device=device, n_step=n_step, gamma=gamma
-        )
+        super().__init__(shape, capacity=capacity, num_envs=num_envs, seeds=seeds, **options)
         self.stack = shape.frame_stack
         self.channels = shape.obs_shape[0] // self.stack
         self.frame_shape = (self.channels, *shape.obs_shape[1:])
         self.before = (self.stack - 1) * num_envs  # frames kept from before the oldest transition
-        self.places = self.capacity + self.before + num_envs
+        self.frame_places = self.capacity + self.before + num_envs
         self.final_places = final_frames(shape, self.capacity, num_envs)
-        self.pictures = self._zeros((seeds, self.places + self.final_places, *self.frame_shape), torch.uint8)
-        self.frames, self.final_frames = self.pictures.split([self.places, self.final_places], 1)
+        self.pictures = self._zeros((seeds, self.frame_places + self.final_places, *self.frame_shape), torch.uint8)
+        self.frames, self.final_frames = self.pictures.split([self.frame_places, self.final_places], 1)
         self.final_counts = np.zeros(seeds, np.int64)  # final frames ever stored
         self.final_counts_tensor = torch.zeros((seeds, 1), dtype=torch.int64, device=self.device)
         self._all_pictures = self.pictures.view(-1, *self.frame_shape)
@@ -69,10 +65,10 @@ class FrameReplay(ReplayBuffer):
     # --- adding ----------------------------------------------------------------------------------------------------
     def add(self, **fields: Array) -> None:
         obs, next_obs = (fields.pop(name)[:, :, -self.channels :] for name in FRAME_FIELDS)
-        place = self.added % self.places
+        place = self.added % self.frame_places
         # Also where it is last step's `next_obs`: there a final frame may stand, and a new episode begins.
         self._put_frames(place, obs)
-        self._put_frames((place + self.num_envs) % self.places, next_obs)
+        self._put_frames((place + self.num_envs) % self.frame_places, next_obs)
         ended = fields["terminated"] | fields["truncated"]
         final = self._store_final_frames(fields["truncated"] & ~fields["terminated"], next_obs)
         super().add(**fields, age=self._ages, final=final)
@@ -114,13 +110,13 @@ class FrameReplay(ReplayBuffer):
         """(..., seeds, batch) rows to the places of their frames, oldest first: (..., seeds, batch, stack)."""
         ages = self._take("age", rows).unsqueeze(-1).long()
         back = torch.minimum(self._steps_back, ages)  # before its episode a stack repeats the first frame
-        return (self._numbers(rows).unsqueeze(-1) - back * self.num_envs) % self.places
+        return (self._numbers(rows).unsqueeze(-1) - back * self.num_envs) % self.frame_places
 
     def _place_after(self, rows: Tensor) -> Tensor:
         final, numbers = self._take("final", rows), self._numbers(rows)
-        following = torch.where(final >= 0, numbers, numbers + self.num_envs) % self.places
+        following = torch.where(final >= 0, numbers, numbers + self.num_envs) % self.frame_places
         kept = (final >= 0) & (final >= self.final_counts_tensor - self.final_places)
-        return torch.where(kept, self.places + final % self.final_places, following)
+        return torch.where(kept, self.frame_places + final % self.final_places, following)
 
     def _pictures_at(self, places: Tensor) -> Tensor:
         chosen = self._all_pictures.index_select(0, (places + self._picture_offsets).reshape(-1))
@@ -130,7 +126,7 @@ class FrameReplay(ReplayBuffer):
     def read(self, start: int, stop: int) -> dict[str, Tensor]:
         """A segment stands alone: with the frames before and after its transitions, and the final frames of its own."""
         rows = super().read(start, stop)
-        places = torch.arange(start - self.before, stop + self.num_envs, device=self.device) % self.places
+        places = torch.arange(start - self.before, stop + self.num_envs, device=self.device) % self.frame_places
         rows["frames"] = self.frames.index_select(1, places).cpu()
         rows["final_frames"] = self.final_frames[self._final_places_of(rows["final"])].cpu()
         rows["final_counts"] = torch.from_numpy(self.final_counts.copy())
@@ -150,7 +146,7 @@ class FrameReplay(ReplayBuffer):
     def write(self, start: int, rows: Mapping[str, Tensor], skip: int = 0) -> None:
         super().write(start, rows, skip)
         stop = start + rows["rewards"].shape[1]
-        places = torch.arange(start + skip - self.before, stop + self.num_envs, device=self.device) % self.places
+        places = torch.arange(start + skip - self.before, stop + self.num_envs, device=self.device) % self.frame_places
         self.frames.index_copy_(1, places, rows["frames"][:, skip:].to(self.device))
         self.final_frames[self._final_places_of(rows["final"])] = rows["final_frames"].to(self.device)
         self.final_counts = rows["final_counts"].numpy().copy()
@@ -187,18 +183,14 @@ def _joined(frames: Tensor) -> Tensor:
     return frames.flatten(-4, -3)
 
 
-def make_replay(shape: EnvShape, **options: Any) -> ReplayBuffer:
-    """The buffer that suits the observations; `options` as for `ReplayBuffer`."""
-    return (FrameReplay if stores_frames(shape) else ReplayBuffer)(shape, **options)
-
-
-def stores_frames(shape: EnvShape) -> bool:
-    return shape.is_image and shape.obs_dtype == "uint8"
+def replay_class(shape: EnvShape) -> type[ReplayBuffer]:
+    """The buffer that suits the observations."""
+    return FrameReplay if shape.is_image and shape.obs_dtype == "uint8" else ReplayBuffer
 
 
 def bytes_needed(shape: EnvShape, *, capacity: int, num_envs: int, seeds: int) -> int:
-    """What `make_replay` would allocate, but for its counters."""
-    if not stores_frames(shape):
+    """What that buffer allocates, but for its counters and priorities."""
+    if replay_class(shape) is ReplayBuffer:
         return replay_bytes(shape, seeds, capacity)
     pictures = capacity + shape.frame_stack * num_envs + final_frames(shape, capacity, num_envs)
     frame = shape.obs_dim // shape.frame_stack

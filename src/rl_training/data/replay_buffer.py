@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rl_training.core.types import EnvShape
+from rl_training.data.priorities import Priorities
 
 Array = NDArray[Any]
 Layout = dict[str, tuple[tuple[int, ...], str]]
@@ -54,6 +55,7 @@ class ReplayBuffer:
         device: torch.device | str = "cpu",
         n_step: int = 1,
         gamma: float = 1.0,
+        priority_alpha: float | None = None,
     ) -> None:
         self.n_step, self.gamma = n_step, gamma
         # Whole vector steps only, so that a wrap never tears one apart.
@@ -65,6 +67,9 @@ class ReplayBuffer:
         self.storage: dict[str, Tensor] = {}
         for name, (row, dtype) in self.layout(shape).items():
             self.storage[name] = self._zeros((seeds, self.capacity, *row), getattr(torch, dtype))
+        self.priorities: Priorities | None = None
+        if priority_alpha is not None:
+            self.priorities = Priorities(self.capacity, seeds, alpha=priority_alpha, device=self.device)
         self._arrays = {k: v.numpy() for k, v in self.storage.items()} if self.device.type == "cpu" else {}
         self._rows = {k: v.view(seeds * self.capacity, *v.shape[2:]) for k, v in self.storage.items()}
         self._offsets = (torch.arange(seeds, device=self.device) * self.capacity).unsqueeze(-1)
@@ -93,6 +98,8 @@ class ReplayBuffer:
                 self._arrays[name][:, rows] = value
             else:
                 self.storage[name][:, rows] = torch.from_numpy(value).to(self.device, non_blocking=True)
+        if self.priorities is not None:
+            self.priorities.put(self.head, self.num_envs)
         self.added += self.num_envs
         self.size_tensor.fill_(self.size)
         self.added_tensor.fill_(self.added)
@@ -147,8 +154,12 @@ class ReplayBuffer:
 
     def read(self, start: int, stop: int) -> dict[str, Tensor]:
         """Transitions number `start` to `stop` of every seed, copied to the host."""
-        rows = torch.arange(start, stop, device=self.device) % self.capacity
+        rows = self.places(start, stop)
         return {name: tensor.index_select(1, rows).cpu() for name, tensor in self.storage.items()}
+
+    def places(self, start: int, stop: int) -> Tensor:
+        """The rows of transitions number `start` to `stop`."""
+        return torch.arange(start, stop, device=self.device) % self.capacity
 
     def segment_layout(self, count: int, rows: Mapping[str, Tensor]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
         """Shape and dtype of every tensor that `read` gives for `count` transitions, these `rows` being such ones."""
@@ -157,7 +168,7 @@ class ReplayBuffer:
     def write(self, start: int, rows: Mapping[str, Tensor], skip: int = 0) -> None:
         """Put what `read` gave back, but for the first `skip` transitions; `finish_writing` then tells the count."""
         count = rows["rewards"].shape[1]
-        places = torch.arange(start + skip, start + count, device=self.device) % self.capacity
+        places = self.places(start + skip, start + count)
         for name, tensor in self.storage.items():
             tensor.index_copy_(1, places, rows[name][:, skip:].to(self.device))
 

@@ -21,13 +21,17 @@ def host_indices(seeds: Sequence[int], update: int, size: int, count: int, batch
     return torch.from_numpy(np.stack(rows, 1))
 
 
+def host_uniforms(seeds: Sequence[int], update: int, batch_size: int, device: torch.device) -> Tensor:
+    """(seeds, batch) numbers in [0, 1), for a source with priorities."""
+    return torch.from_numpy(np.stack([stream(seed, "replay", update).random(batch_size) for seed in seeds])).to(device)
+
+
 def host_noise(seeds: Sequence[int], update: int, specs: Mapping[str, NoiseSpec], device: torch.device) -> Noise:
     rows: dict[str, list[Any]] = {name: [] for name in specs}
     for seed in seeds if specs else ():
         rng = stream(seed, "noise", update)
         for name, spec in specs.items():
-            draw = rng.standard_normal if spec.kind == "normal" else rng.random
-            rows[name].append(draw(spec.shape, dtype=np.float32))
+            rows[name].append(spec.draw(rng))
     if len(seeds) == 1:  # no copy to stack
         return {name: torch.from_numpy(values[0]).unsqueeze(0).to(device) for name, values in rows.items()}
     return {name: torch.from_numpy(np.stack(values)).to(device) for name, values in rows.items()}
@@ -35,8 +39,12 @@ def host_noise(seeds: Sequence[int], update: int, specs: Mapping[str, NoiseSpec]
 
 def device_indices(seeds: Tensor, update: Tensor, source: Source, batch_size: int) -> Tensor:
     # floor(u * size), clamped: randint(high) would freeze the size into the graph.
-    random = device_rng.uniforms(seeds, STREAM_IDS["replay"], update, batch_size)
-    return torch.minimum((random.double() * source.size_tensor).long(), source.size_tensor - 1)
+    random = device_uniforms(seeds, update, batch_size)
+    return torch.minimum((random * source.size_tensor).long(), source.size_tensor - 1)
+
+
+def device_uniforms(seeds: Tensor, update: Tensor, batch_size: int) -> Tensor:
+    return device_rng.uniforms(seeds, STREAM_IDS["replay"], update, batch_size).double()
 
 
 def device_noise(seeds: Tensor, update: Tensor, specs: Mapping[str, NoiseSpec]) -> Noise:

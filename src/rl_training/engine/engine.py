@@ -14,7 +14,7 @@ from rl_training.engine.compilation import compile_once
 from rl_training.engine.groups import Layout
 from rl_training.engine.metrics import MetricSums
 from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
-from rl_training.engine.phases import Batch, Groups, Metrics, Noise, NoiseSpec, Pattern, Phase, Source
+from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Metrics, Noise, NoiseSpec, Pattern, Phase, Source
 
 LARGEST_COUNT = 2**53
 LARGEST_GRAPH = 32  # updates captured together; a longer burst replays the graph of one update
@@ -96,12 +96,15 @@ class Engine:
             return grads, metrics
         return _plain_gradients(loss, trained, frozen, batch, noise)
 
-    def _update(self, pattern: Pattern, batch: Batch, noise: Noise) -> None:
+    def _update(self, pattern: Pattern, batch: Batch, noise: Noise) -> Tensor | None:
+        """All phases of the pattern; returns the rows' errors (seeds, batch) if a loss tells them."""
+        row_errors: Tensor | None = None
         self.count_tensor.add_(1)
         for number, phase in enumerate(self.phases):
             if not pattern[number]:
                 continue
             grads, metrics = self._gradients(phase, self.groups(), batch, noise)
+            row_errors = metrics.pop(ROW_ERRORS, row_errors)
             if self.max_grad_norm is not None:
                 grads = clip_per_seed(grads, self.layouts, self.max_grad_norm)
             self.beta_powers[number].mul_(self.betas)
@@ -119,13 +122,15 @@ class Engine:
             self.first_bad.copy_(torch.where(bad, self.count_tensor, self.first_bad))
         for target, source in self.polyak.items():
             self.flat[target].lerp_(self.flat[source], self.tau)
+        return None if row_errors is None else row_errors.view(len(self.seeds), -1)
 
     def _learn_metric_names(self, batch: Batch, noise: Noise) -> None:
         """One look at each loss, without effect, tells which metrics there are: their sums need a place."""
         groups = self.seed_groups(0)
         one_batch, one_noise = _first((batch, noise))
         with torch.no_grad():
-            self.metrics.learn_names([list(phase.loss(groups, one_batch, one_noise)[1]) for phase in self.phases])
+            found = [phase.loss(groups, one_batch, one_noise)[1] for phase in self.phases]
+        self.metrics.learn_names([[name for name in metrics if name != ROW_ERRORS] for metrics in found])
 
     def _program(self, pattern: Pattern, batch: Batch) -> Callable[[Batch, Noise], None]:
         """`_update` for one pattern and batch size, compiled if asked for."""
@@ -157,6 +162,10 @@ class Engine:
         if self.device.type == "cuda":
             self._train_captured(source, count, batch_size, noise)
             return
+        if source.priorities is not None:
+            for _ in range(count):
+                self._train_by_priority(source, batch_size, noise)
+            return
         indices = self.host_indices(source.size, count, batch_size)
         batches = source.gather(indices)
         for number in range(count):
@@ -169,10 +178,45 @@ class Engine:
     def host_noise(self, specs: Mapping[str, NoiseSpec]) -> Noise:
         return drawing.host_noise(self.seeds, self.update_count, specs, self.device)
 
+    @torch.no_grad()
+    def _train_by_priority(self, source: Source, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
+        """One update whose batch depends on the update before: drawing, gathering and learning are one program."""
+        noise = self.host_noise(specs)
+        uniforms = drawing.host_uniforms(self.seeds, self.update_count, batch_size, self.device)
+        if not self.metrics.names:
+            self._learn_metric_names(_draw_by_priority(source, uniforms)[0], noise)
+        pattern = self.pattern(self.update_count + 1)
+        key = (id(source), batch_size, pattern)
+        if key not in self._programs:
+
+            def program(uniforms: Tensor, noise: Noise) -> None:
+                self._update_by_priority(pattern, source, uniforms, noise)
+
+            self._programs[key] = compile_once(program, self.backend) if self.compiled else program
+        self._programs[key](uniforms, noise)
+        self._count(pattern)
+
+    def _update_by_priority(self, pattern: Pattern, source: Source, uniforms: Tensor, noise: Noise) -> None:
+        batch, rows = _draw_by_priority(source, uniforms)
+        errors = self._update(pattern, batch, noise)
+        assert errors is not None and source.priorities is not None
+        source.priorities.learn(rows, errors)
+
     def _draw(self, source: Source, batch_size: int, noise: Mapping[str, NoiseSpec]) -> tuple[Batch, Noise]:
         """A batch and noise for the next update, drawn on the device."""
         indices = drawing.device_indices(self.seed_tensor, self.count_tensor, source, batch_size)
         return source.gather(indices), drawing.device_noise(self.seed_tensor, self.count_tensor, noise)
+
+    def _sampled_update(
+        self, pattern: Pattern, source: Source, batch_size: int, specs: Mapping[str, NoiseSpec]
+    ) -> None:
+        """An update with everything drawn on the device."""
+        if source.priorities is None:
+            self._update(pattern, *self._draw(source, batch_size, specs))
+            return
+        noise = drawing.device_noise(self.seed_tensor, self.count_tensor, specs)
+        uniforms = drawing.device_uniforms(self.seed_tensor, self.count_tensor, batch_size)
+        self._update_by_priority(pattern, source, uniforms, noise)
 
     def _train_captured(self, source: Source, count: int, batch_size: int, noise: Mapping[str, NoiseSpec]) -> None:
         chunk = count if count <= LARGEST_GRAPH else 1
@@ -195,12 +239,12 @@ class Engine:
 
         def make(pattern: Pattern) -> Callable[[], None]:
             def sampled_update() -> None:
-                self._update(pattern, *self._draw(source, batch_size, noise))
+                self._sampled_update(pattern, source, batch_size, noise)
 
             return compile_once(sampled_update, self.backend) if self.compiled else sampled_update
 
         functions = {pattern: make(pattern) for pattern in set(patterns)}
-        state = self._mutable()
+        state = [*self._mutable(), *(source.priorities.tensors() if source.priorities is not None else ())]
         before = [tensor.clone() for tensor in state]
         side = torch.cuda.Stream(self.device)
         side.wait_stream(torch.cuda.current_stream(self.device))
@@ -283,6 +327,12 @@ def _plain_gradients(loss: Any, trained: Groups, frozen: Groups, batch: Batch, n
         found = iter(torch.autograd.grad(value, flat, allow_unused=True, materialize_grads=True))
     grads = {group: {name: next(found) for name in params} for group, params in leaves.items()}
     return grads, {name: metric.detach() for name, metric in metrics.items()}
+
+
+def _draw_by_priority(source: Source, uniforms: Tensor) -> tuple[Batch, Tensor]:
+    assert source.priorities is not None
+    rows, weights = source.priorities.draw(uniforms)
+    return {**source.gather(rows), "weights": weights}, rows
 
 
 def _first(tree: Any) -> Any:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rl_training.engine.groups import Params
@@ -16,6 +18,7 @@ Noise = dict[str, Tensor]
 Metrics = dict[str, Tensor]
 Loss = Callable[[Groups, Batch, Noise], tuple[Tensor, Metrics]]
 Pattern = tuple[bool, ...]  # which phases run at an update
+ROW_ERRORS = "row_errors"  # not a metric: each row's error (batch,), from which prioritised replay learns
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,34 @@ class NoiseSpec:
     kind: str  # "normal" or "uniform"
     shape: tuple[int, ...]
 
+    def draw(self, rng: np.random.Generator) -> NDArray[np.float32]:
+        draw = rng.standard_normal if self.kind == "normal" else rng.random
+        return draw(self.shape, dtype=np.float32)
+
+
+class Priorities(Protocol):
+    """Draws rows in proportion to their priorities, one set of priorities per seed."""
+
+    def set_beta(self, beta: float) -> None: ...
+
+    def draw(self, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+        """(seeds, batch) uniform numbers to row numbers and importance weights."""
+
+    def learn(self, rows: Tensor, errors: Tensor) -> None:
+        """The errors of rows just used become their priorities."""
+
+    def tensors(self) -> list[Tensor]:
+        """Everything `learn` changes."""
+
 
 class Source(Protocol):
     """Where batches come from: a replay buffer or a data set, one row axis per seed."""
 
     size_tensor: Tensor
+
+    @property
+    def priorities(self) -> Priorities | None:
+        """None: every row is as likely as any other."""
 
     @property
     def size(self) -> int: ...

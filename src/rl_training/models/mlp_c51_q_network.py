@@ -22,8 +22,9 @@ class MLPC51QNetwork(DistributionalQNetwork):
         v_min: float = -10.0,
         v_max: float = 10.0,
         dueling: bool = False,
+        noisy: bool = False,
     ) -> None:
-        super().__init__(obs_dim, action_dim, hidden_sizes, num_atoms, dueling)
+        super().__init__(obs_dim, action_dim, hidden_sizes, num_atoms, dueling, noisy)
         self.v_min, self.v_max = v_min, v_max
 
     def action_values(self, obs: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Perceptrons that value discrete actions: one number each, or a distribution of `outputs` numbers."""
+"""Networks that value discrete actions: one number each, or a distribution of `outputs` numbers."""
 
 from __future__ import annotations
 
@@ -8,34 +8,54 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rl_training.models.parts import StackedMLP, as_batch
+from rl_training.models.noisy import DenseLayers
+from rl_training.models.parts import as_batch
 
 
 class DistributionalQNetwork(nn.Module):
-    """(batch, obs) -> (batch, actions, outputs). Dueling: a value and advantages that are zero on average."""
+    """(batch, obs) -> (batch, actions, outputs).
+
+    `dueling` (Wang et al. 2016): behind all hidden layers but the last, one stream gives the state's value and one
+    the advantages, which are zero on average. `noisy` (Fortunato et al. 2018): every layer that does not read the
+    observation has noisy weights.
+    """
 
     def __init__(
-        self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int], outputs: int, dueling: bool = False
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden_sizes: Sequence[int],
+        outputs: int,
+        dueling: bool = False,
+        noisy: bool = False,
     ) -> None:
         super().__init__()
-        self.action_dim, self.outputs, self.dueling = action_dim, outputs, dueling
-        if dueling and hidden_sizes:
-            self.trunk: nn.Module | None = StackedMLP(1, obs_dim, hidden_sizes[:-1], hidden_sizes[-1])
-            obs_dim = hidden_sizes[-1]
-        else:
-            self.trunk = None
-        sizes = () if dueling else hidden_sizes
-        self.net = StackedMLP(1, obs_dim, sizes, (action_dim + dueling) * outputs)
+        self.action_dim, self.outputs = action_dim, outputs
+        sizes = [obs_dim, *hidden_sizes]
+        shared = max(len(hidden_sizes) - 1, 0) if dueling else 0  # layers in front of the two streams
+        layers = len(sizes) - shared
+        # A network of one layer has no other place for its noise.
+        plain = layers if not noisy else int(not shared and layers > 1)
+        self.trunk = DenseLayers(sizes[: shared + 1], 1 if noisy else shared) if shared else None
+        self.value = DenseLayers([*sizes[shared:], outputs], plain) if dueling else None
+        self.net = DenseLayers([*sizes[shared:], action_dim * outputs], plain)
+        self.parts = [part for part in (self.trunk, self.value, self.net) if part is not None]
+        self.noise_size = sum(part.noise_size for part in self.parts)
 
-    def forward(self, obs: Tensor) -> Tensor:
-        hidden = as_batch(obs)
+    def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+        """`noise`: `noise_size` normal numbers for the noisy layers, for all rows or each; none: their means."""
+        hidden, noises = as_batch(obs), self._split(noise)
         if self.trunk is not None:
-            hidden = F.relu(self.trunk(hidden)).squeeze(0)
-        out: Tensor = self.net(hidden).squeeze(0).unflatten(-1, (-1, self.outputs))
-        if not self.dueling:
-            return out
-        value, advantages = out[:, :1], out[:, 1:]
-        return value + advantages - advantages.mean(1, keepdim=True)
+            hidden = F.relu(self.trunk(hidden, noises.pop(0)))
+        if self.value is None:
+            return self.net(hidden, noises[0]).unflatten(-1, (-1, self.outputs))  # type: ignore[no-any-return]
+        value = self.value(hidden, noises[0]).unsqueeze(1)
+        advantages = self.net(hidden, noises[1]).unflatten(-1, (-1, self.outputs))
+        return value + advantages - advantages.mean(1, keepdim=True)  # type: ignore[no-any-return]
+
+    def _split(self, noise: Tensor | None) -> list[Tensor | None]:
+        sizes = [part.noise_size for part in self.parts]
+        return [None] * len(sizes) if noise is None else list(noise.split(sizes, -1))
 
     def action_values(self, obs: Tensor) -> Tensor:
         """(batch, actions): what the actions are worth on average."""
@@ -53,12 +73,17 @@ class MLPQNetwork(DistributionalQNetwork):
     """(batch, obs) -> (batch, actions)."""
 
     def __init__(
-        self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (64, 64), dueling: bool = False
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden_sizes: Sequence[int] = (64, 64),
+        dueling: bool = False,
+        noisy: bool = False,
     ) -> None:
-        super().__init__(obs_dim, action_dim, hidden_sizes, 1, dueling)
+        super().__init__(obs_dim, action_dim, hidden_sizes, 1, dueling, noisy)
 
-    def forward(self, obs: Tensor) -> Tensor:
-        return super().forward(obs).squeeze(-1)
+    def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+        return super().forward(obs, noise).squeeze(-1)
 
     def action_values(self, obs: Tensor) -> Tensor:
         return self(obs)  # type: ignore[no-any-return]

@@ -19,8 +19,9 @@ class MLPQRQNetwork(DistributionalQNetwork):
         hidden_sizes: Sequence[int] = (64, 64),
         num_quantiles: int = 200,
         dueling: bool = False,
+        noisy: bool = False,
     ) -> None:
-        super().__init__(obs_dim, action_dim, hidden_sizes, num_quantiles, dueling)
+        super().__init__(obs_dim, action_dim, hidden_sizes, num_quantiles, dueling, noisy)
 
     def action_values(self, obs: Tensor) -> Tensor:
         return self(obs).mean(-1)  # type: ignore[no-any-return]

@@ -35,10 +35,14 @@ class StackedLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(members, 1, n_out).uniform_(-bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.weight.shape[-1] == 1 and self.weight.device.type == "cpu":
-            # There, a product with one column takes another kernel, which rounds differently when seeds are stacked.
-            return (torch.matmul(x, self.weight.expand(-1, -1, 2)) + self.bias)[..., :1]
-        return torch.matmul(x, self.weight) + self.bias
+        return stacked_product(x, self.weight, self.bias)
+
+
+def stacked_product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    if weight.shape[-1] == 1 and weight.device.type == "cpu":
+        # There, a product with one column takes another kernel, which rounds differently when seeds are stacked.
+        return (torch.matmul(x, weight.expand(-1, -1, 2)) + bias)[..., :1]
+    return torch.matmul(x, weight) + bias
 
 
 class StackedMLP(nn.Module):

@@ -1,20 +1,14 @@
-"""Does the config fit the environment, the checkpoint and the machine? Asked before anything is built."""
+"""Does the config fit the environment and the checkpoint? Asked before anything is built."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import torch
-
-from rl_training.algorithms.base import Learner, OffPolicySettings
+from rl_training.algorithms.base import Learner
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.checks import UserError
 from rl_training.core.types import EnvShape
-from rl_training.data.frame_replay import bytes_needed
 from rl_training.envs.spaces import space_to_dict
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpointing import Checkpoint
-from rl_training.experiment.config import TrainConfig
 
 
 def check_fit(cls: type[Learner], shape: EnvShape, env_id: str) -> None:
@@ -37,26 +31,3 @@ def check_same_spaces(checkpoint: Checkpoint, envs: SeededEnvs) -> None:
         if before != now:
             changed = [f"{key} {before.get(key)} -> {now.get(key)}" for key in now if before.get(key) != now[key]]
             raise UserError(f"{name} has changed since the checkpoint: {', '.join(changed)}")
-
-
-def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str) -> None:
-    """Refuse before allocating, naming the largest size that fits."""
-    seeds, capacity = len(config.seed_list), min(settings.buffer_capacity, config.total_timesteps)
-    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else free_memory()
-    needed = bytes_needed(shape, capacity=capacity, num_envs=config.num_envs, seeds=seeds)
-    if needed > 0.9 * free:
-        fits = int(capacity * 0.9 * free / needed)
-        raise UserError(
-            f"buffer_capacity {capacity} for {seeds} seed{'s' * (seeds > 1)} needs {needed / 2**30:.1f} GiB, "
-            f"{free / 2**30:.1f} GiB are free; at most {fits} fit"
-        )
-
-
-def free_memory() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 1 << 62

@@ -16,6 +16,7 @@ from rl_training.algorithms.base import Learner
 from rl_training.algorithms.catalogue import learner_class
 from rl_training.core.checks import ConfigError, UserError, one_line
 from rl_training.core.fields import at_least, parse, setting
+from rl_training.data.priorities import LARGEST
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpointing import Checkpoint
@@ -118,6 +119,16 @@ def check_rows(
     actions = rows["actions"]
     if envs.action.discrete and not bool(((actions >= 0) & (actions < envs.action.dim)).all()):
         raise unfit(checkpoint.path, f"{name}: actions must be below {envs.action.dim}")
+
+
+def check_priorities(checkpoint: Checkpoint, stored: Mapping[str, Tensor], seeds: int, size: int) -> None:
+    name = "priorities.safetensors"
+    for key, columns, least in (("priorities", size, 0), ("highest", 1, 1)):
+        _check_tensor(checkpoint, name, stored, key, (seeds, columns), torch.int64)
+        if not bool(((stored[key] >= least) & (stored[key] <= LARGEST)).all()):
+            raise unfit(checkpoint.path, f"{name}: {key} must be from {least} to {LARGEST}")
+    if not bool(stored["priorities"].any(1).all()) and size:
+        raise unfit(checkpoint.path, f"{name}: a seed without any priority above 0 cannot draw a batch")
 
 
 def check_envs(checkpoint: Checkpoint, stored: Mapping[str, Tensor], envs: SeededEnvs) -> None:

@@ -15,7 +15,7 @@ from rl_training.envs.spaces import space_to_dict
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpointing import Checkpoint, DamagedCheckpoint, remove_old, save_checkpoint
 from rl_training.experiment.config import TrainConfig
-from rl_training.runtime.run_state import check_envs, check_rows, load_learner
+from rl_training.runtime.run_state import check_envs, check_priorities, check_rows, load_learner
 
 SEGMENT_NAME = re.compile(r"replay_(\d{12,18})_(\d{12,18})\.safetensors")
 MOST_SEGMENTS = 1024  # then the replay is written anew as one: linking many small files would cost more than it saves
@@ -45,6 +45,9 @@ class Saver:
         }
         if replay.added > start:
             tensors[f"replay_{start:012d}_{replay.added:012d}"] = replay.read(start, replay.added)
+        if replay.priorities is not None:  # any of them may have changed: written whole, 8 bytes a transition
+            rows = replay.places(replay.oldest(), replay.added)
+            tensors["priorities"] = replay.priorities.state(rows)
         full = {
             **state,
             "episodes": snapshot["episodes"],
@@ -108,6 +111,10 @@ def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs, replay: 
     if reached != added:
         raise DamagedCheckpoint(f"{checkpoint.path.name} damaged (transitions are missing from its replay)")
     replay.finish_writing(added)
+    if replay.priorities is not None:
+        priorities = checkpoint.tensors("priorities.safetensors")
+        check_priorities(checkpoint, priorities, replay.seeds, replay.size)
+        replay.priorities.load(replay.places(oldest, added), priorities)
     stored = checkpoint.tensors("envs.safetensors")
     check_envs(checkpoint, stored, envs)
     return envs.restore(

@@ -16,7 +16,6 @@ from rl_training.algorithms.catalogue import learner_class
 from rl_training.core.checks import ConfigError, UserError
 from rl_training.core.fields import parse
 from rl_training.core.types import TrainResult
-from rl_training.data.frame_replay import make_replay
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvFactory, EnvSource
 from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
@@ -29,12 +28,13 @@ from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.choices import Choices, choose, choose_device
 from rl_training.runtime.closing import write_video_and_report
-from rl_training.runtime.fitting import check_fit, check_memory, check_same_spaces
+from rl_training.runtime.fitting import check_fit, check_same_spaces
 from rl_training.runtime.off_policy import run_off_policy
 from rl_training.runtime.run_state import unfit
 from rl_training.runtime.saving import Saver, restore
 from rl_training.runtime.session import Session, TrainingFailure
 from rl_training.runtime.signals import StopSignals
+from rl_training.runtime.storage import check_memory, make_replay
 from rl_training.runtime.watchdog import Watchdog
 
 
@@ -179,16 +179,7 @@ def _execute(
             check_same_spaces(resumed, envs)
             check_memory(config, settings, envs.shape, choices.device)
         learner = cls.create(envs.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
-        replay = make_replay(
-            envs.shape,
-            # Whole vector steps, rounded up: were the last one to push the first out, an extended run would miss it.
-            capacity=min(settings.buffer_capacity, -(-config.total_timesteps // config.num_envs) * config.num_envs),
-            num_envs=config.num_envs,
-            seeds=len(config.seed_list),
-            device=device,
-            n_step=getattr(settings, "n_step", 1),
-            gamma=settings.gamma,
-        )
+        replay = make_replay(config, settings, envs.shape, device)
         agent = Agent(config, learner, envs.observation, envs.action)
         notices = [*notes, *_notices(config, settings, choices, record, envs)]
 

@@ -1,0 +1,91 @@
+"""What stable-baselines3 and sb3-contrib reach with the settings, budget and evaluations of our packaged configs.
+
+python benchmarks/peer_scores.py NAME... --peer-python PYTHON [--jobs 2] [--output benchmarks/results]
+NAME is one of PEERS. Every seed is a process of its own: trained, evaluated when ours is, its best agent on fresh
+episodes. Writes <output>/peer-<name>.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from learn import PROOFS
+
+from rl_training.cli import load_config
+from rl_training.core.statistics import summarize
+
+SIDE = Path(__file__).with_name("side_sb3_scores.py")
+CLASSES = {"dqn": "stable_baselines3:DQN", "qr_dqn": "sb3_contrib:QRDQN"}
+PEERS = [name for name, proof in PROOFS.items() if proof.config.split("/")[1] in CLASSES]
+
+
+def peer_settings(name: str) -> dict[str, Any]:
+    """Our config in the peer's words."""
+    proof = PROOFS[name]
+    config = load_config(proof.config, [], **proof.changes)
+    ours = config.algo_kwargs
+    policy = {"net_arch": list(ours["hidden_sizes"])}
+    if "num_quantiles" in ours:
+        policy["n_quantiles"] = ours["num_quantiles"]
+    return {
+        "class": CLASSES[config.algo],
+        "env_id": config.env_id,
+        "total_timesteps": config.total_timesteps,
+        "eval_interval": config.eval_interval,
+        "eval_episodes": config.eval_episodes,
+        "fresh_episodes": proof.episodes,
+        "linear_rate": ours.get("learning_rate_schedule") == "linear",
+        "kwargs": {
+            "learning_rate": ours["learning_rate"],
+            "buffer_size": ours["buffer_capacity"],
+            "learning_starts": ours["learning_starts"],
+            "batch_size": ours["batch_size"],
+            "gamma": ours["gamma"],
+            "train_freq": ours["train_frequency"],
+            "gradient_steps": ours["gradient_updates_per_step"],
+            "target_update_interval": ours["target_update_interval"],
+            "exploration_fraction": ours["exploration_fraction"],
+            "exploration_final_eps": ours["epsilon_end"],
+            "policy_kwargs": policy,
+        },
+    }
+
+
+def one_seed(python: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:
+    words = [python, str(SIDE), json.dumps({**settings, "seed": seed})]
+    answer = subprocess.run(words, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise SystemExit(answer.stderr)
+    found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="+", choices=[*PEERS, "all"])
+    parser.add_argument("--peer-python", required=True)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    words = parser.parse_args()
+    names = PEERS if "all" in words.names else words.names
+    with ThreadPoolExecutor(words.jobs) as pool:
+        waiting = {
+            name: [pool.submit(one_seed, words.peer_python, peer_settings(name), seed) for seed in range(words.seeds)]
+            for name in names
+        }
+        for name, futures in waiting.items():
+            seeds = [future.result() for future in futures]
+            summary = {kind: summarize([one[kind] for one in seeds]) for kind in ("best", "final")}
+            result = {"name": name, "settings": peer_settings(name), "summary": summary, "seeds": seeds}
+            (words.output / f"peer-{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+            print(f"{name}: best {summary['best']['iqm']:.1f} {summary['best']['interval']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

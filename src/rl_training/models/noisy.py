@@ -1,0 +1,60 @@
+"""Noisy networks: Fortunato et al., "Noisy Networks for Exploration", 2018, with factorised Gaussian noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from rl_training.models.parts import StackedLinear, stacked_product
+
+SIGMA = 0.5  # the paper's sigma_0
+
+
+class NoisyLinear(StackedLinear):
+    """A dense layer whose weights are shaken by n_in + n_out standard normal numbers; without them, their mean.
+
+    `noise` is one such vector for all rows, or one for each row.
+    """
+
+    def __init__(self, n_in: int, n_out: int) -> None:
+        super().__init__(1, n_in, n_out)
+        self.noise_size = n_in + n_out
+        self.weight_sigma = nn.Parameter(torch.full_like(self.weight, SIGMA / math.sqrt(n_in)))
+        self.bias_sigma = nn.Parameter(torch.full_like(self.bias, SIGMA / math.sqrt(n_in)))
+
+    def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
+        if noise is None:
+            return super().forward(x)
+        scaled, n_in = noise.sign() * noise.abs().sqrt(), self.weight.shape[-2]
+        # x (W + S * e_in e_out') = x W + ((x * e_in) S) * e_out: no row needs a weight matrix of its own.
+        shaken = stacked_product(x * scaled[..., :n_in], self.weight_sigma, self.bias_sigma)
+        return super().forward(x) + shaken * scaled[..., n_in:]
+
+
+class DenseLayers(nn.Module):
+    """Dense layers with ReLU between them, the first `plain` without noise: (batch, n_in) -> (batch, n_out)."""
+
+    def __init__(self, sizes: Sequence[int], plain: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            StackedLinear(1, a, b) if number < plain else NoisyLinear(a, b)
+            for number, (a, b) in enumerate(pairwise(sizes))
+        )
+        self.noise_size = sum(layer.noise_size for layer in self.layers if isinstance(layer, NoisyLinear))
+
+    def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
+        hidden, used = x.unsqueeze(0), 0
+        for number, layer in enumerate(self.layers):
+            if number:
+                hidden = F.relu(hidden)
+            if isinstance(layer, NoisyLinear) and noise is not None:
+                hidden = layer(hidden, noise[..., used : used + layer.noise_size])
+                used += layer.noise_size
+            else:
+                hidden = layer(hidden)
+        return hidden.squeeze(0)

@@ -1,0 +1,63 @@
+"""The replay a run needs, and whether the machine has the memory for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from rl_training.algorithms.base import OffPolicySettings
+from rl_training.core.checks import UserError
+from rl_training.core.types import EnvShape
+from rl_training.data.frame_replay import bytes_needed, replay_class
+from rl_training.data.priorities import priority_bytes
+from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.experiment.config import TrainConfig
+
+
+def make_replay(
+    config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: torch.device
+) -> ReplayBuffer:
+    return replay_class(shape)(
+        shape,
+        capacity=_capacity(config, settings),
+        num_envs=config.num_envs,
+        seeds=len(config.seed_list),
+        device=device,
+        n_step=getattr(settings, "n_step", 1),
+        gamma=settings.gamma,
+        priority_alpha=_priority_alpha(settings),
+    )
+
+
+def _capacity(config: TrainConfig, settings: OffPolicySettings) -> int:
+    # Whole vector steps, rounded up: were the last one to push the first out, an extended run would miss it.
+    return min(settings.buffer_capacity, -(-config.total_timesteps // config.num_envs) * config.num_envs)
+
+
+def _priority_alpha(settings: OffPolicySettings) -> float | None:
+    return getattr(settings, "prioritized_alpha", None) if getattr(settings, "prioritized", False) else None
+
+
+def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str) -> None:
+    """Refuse before allocating, naming the largest size that fits."""
+    seeds, capacity = len(config.seed_list), _capacity(config, settings)
+    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else free_memory()
+    needed = bytes_needed(shape, capacity=capacity, num_envs=config.num_envs, seeds=seeds)
+    needed += priority_bytes(capacity, seeds) if _priority_alpha(settings) is not None else 0
+    if needed > 0.9 * free:
+        fits = int(capacity * 0.9 * free / needed)
+        raise UserError(
+            f"buffer_capacity {capacity} for {seeds} seed{'s' * (seeds > 1)} needs {needed / 2**30:.1f} GiB, "
+            f"{free / 2**30:.1f} GiB are free; at most {fits} fit"
+        )
+
+
+def free_memory() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 1 << 62
