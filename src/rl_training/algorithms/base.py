@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from rl_training.core.checks import require
 from rl_training.core.fields import above, at_least, check, one_of, setting, within
@@ -20,6 +19,7 @@ from rl_training.core.types import EnvShape, UpdateResult
 from rl_training.engine.acting import Acting
 from rl_training.engine.engine import LARGEST_COUNT, Engine
 from rl_training.engine.groups import Params
+from rl_training.engine.networks import Network, has_convolutions
 from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Metrics, Noise, NoiseSpec, Phase, Source
 
 Array = NDArray[Any]
@@ -65,39 +65,14 @@ class OffPolicySettings:
         require(updates <= MAX_UPDATES, "gradient_updates_per_step", f"<= {MAX_UPDATES}, got {updates}")
 
 
-class Network:
-    """A module whose parameters are an argument: what makes a loss a function."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        self._slots = [
-            (owner._parameters, name, f"{prefix}.{name}" if prefix else name)
-            for prefix, owner in module.named_modules()
-            for name, parameter in owner._parameters.items()
-            if parameter is not None  # e.g. the bias of a layer without one
-        ]
-
-    def __call__(self, params: dict[str, Tensor], *inputs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return functional_call(self.module, params, inputs)
-        # functional_call in few lines: its checks cost more than a small network's forward pass.
-        before = [parameters[name] for parameters, name, _ in self._slots]
-        for parameters, name, full_name in self._slots:
-            parameters[name] = params[full_name]
-        try:
-            return self.module(*inputs)
-        finally:
-            for (parameters, name, _), parameter in zip(self._slots, before, strict=True):
-                parameters[name] = parameter
-
-
 class Learner:
     """One algorithm for one seed or many. A subclass writes the losses; the engine does the rest."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     discrete_actions: ClassVar[bool] = False
-    image_observations: ClassVar[bool] = False
+    image_observations: ClassVar[bool] = False  # images instead of vectors
+    any_observations: ClassVar[bool] = False  # images or vectors: the networks are made to fit
     settings_type: ClassVar[type[OffPolicySettings]] = OffPolicySettings
     targets: ClassVar[Mapping[str, str]] = {}  # target group -> the group it follows
 
@@ -131,6 +106,8 @@ class Learner:
             tau=tau or 0.0,
             max_grad_norm=self.settings.max_grad_norm,
             adam_eps=self.settings.adam_eps,
+            # With a seed axis a convolution becomes a grouped one, which on a CPU rounds differently and is no faster.
+            looped=self.device.type == "cpu" and has_convolutions(self.model),
         )
         self.last_step = 0  # the environment step of the newest update: hard target copies count by it
         self.acting = Acting(self.engine)
@@ -154,6 +131,10 @@ class Learner:
                 torch.manual_seed(int(stream(seed, "init").integers(2**62)))
                 models.append(cls.build_model(shape, settings))
         return cls(model=models, settings=settings, seeds=seeds, device=device, compiled=compiled)
+
+    @classmethod
+    def takes(cls, images: bool) -> bool:
+        return cls.any_observations or cls.image_observations == images
 
     # --- what a subclass says ------------------------------------------------------------------------------------
     @classmethod

@@ -42,6 +42,11 @@ class EnvShape:
         return len(self.obs_shape) == 3
 
     @property
+    def network_input(self) -> int | tuple[int, ...]:
+        """A vector's length or an image's shape."""
+        return self.obs_shape if self.is_image else self.obs_dim
+
+    @property
     def obs_dim(self) -> int:
         size = 1
         for length in self.obs_shape:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rl_training.core.rng import STREAM_IDS, stream
 from rl_training.engine import device_rng
-from rl_training.engine.phases import Noise, NoiseSpec, Source
+from rl_training.engine.phases import Batch, Noise, NoiseSpec, Source
 
 
 def host_indices(seeds: Sequence[int], update: int, size: int, count: int, batch_size: int) -> Tensor:
@@ -54,3 +54,10 @@ def device_noise(seeds: Tensor, update: Tensor, specs: Mapping[str, NoiseSpec]) 
         key = STREAM_IDS["noise"] + 256 * (number + 1)
         noise[name] = draw(seeds, key, update, math.prod(spec.shape)).view(seeds.shape[0], *spec.shape)
     return noise
+
+
+def draw_by_priority(source: Source, uniforms: Tensor) -> tuple[Batch, Tensor]:
+    """A batch with its importance weights, and the rows it came from."""
+    assert source.priorities is not None
+    rows, weights = source.priorities.draw(uniforms)
+    return {**source.gather(rows), "weights": weights}, rows

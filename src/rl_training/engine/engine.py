@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import grad_and_value, vmap
 
 from rl_training.engine import drawing
 from rl_training.engine.compilation import compile_once
+from rl_training.engine.gradients import phase_gradients, seed_slice
 from rl_training.engine.groups import Layout
 from rl_training.engine.metrics import MetricSums
 from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
-from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Metrics, Noise, NoiseSpec, Pattern, Phase, Source
+from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Noise, NoiseSpec, Pattern, Phase, Source
 
 LARGEST_COUNT = 2**53
 LARGEST_GRAPH = 32  # updates captured together; a longer burst replays the graph of one update
@@ -36,11 +36,11 @@ class Engine:
         max_grad_norm: float | None = None,
         adam_eps: float = 1e-8,
         backend: str = "inductor",
+        looped: bool = False,  # the seeds one after the other
     ) -> None:
         self.phases, self.seeds, self.device = tuple(phases), tuple(seeds), device
-        self.compiled, self.backend = compiled, backend
-        self.polyak, self.tau = dict(polyak or {}), tau
-        self.max_grad_norm, self.adam_eps = max_grad_norm, adam_eps
+        self.compiled, self.backend, self.looped = compiled, backend, looped
+        self.polyak, self.tau, self.max_grad_norm, self.adam_eps = dict(polyak or {}), tau, max_grad_norm, adam_eps
         shapes = {g: {k: v.shape for k, v in rows[0].items()} for g, rows in members.items()}
         self.layouts = {group: Layout(shape, len(self.seeds)) for group, shape in shapes.items()}
         self.flat = {group: self.layouts[group].stack(rows, device) for group, rows in members.items()}
@@ -58,7 +58,7 @@ class Engine:
         self.metrics = MetricSums(len(self.phases), len(self.seeds), device)
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._views = self._make_views()
-        self._first_seed: Groups = _first(self._views)
+        self._first_seed: Groups = seed_slice(self._views, 0)
 
     # --- what the losses see -------------------------------------------------------------------------------------
     def groups(self) -> Groups:
@@ -80,22 +80,6 @@ class Engine:
         return tuple(update % phase.every == 0 for phase in self.phases)
 
     # --- one update ----------------------------------------------------------------------------------------------
-    def _gradients(self, phase: Phase, groups: Groups, batch: Batch, noise: Noise) -> tuple[Any, Metrics]:
-        def loss(trained: Groups, frozen: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-            return phase.loss({**frozen, **trained}, batch, noise)
-
-        trained = {group: groups[group] for group in phase.groups}
-        frozen = {group: params for group, params in groups.items() if group not in trained}
-        if len(self.seeds) > 1:
-            grads, (_, metrics) = vmap(grad_and_value(loss, has_aux=True))(trained, frozen, batch, noise)
-            return grads, metrics
-        # One seed needs no vmap, which costs about a quarter on a CPU, and in eager mode no functional transform.
-        trained, frozen, batch, noise = _first((trained, frozen, batch, noise))
-        if torch.compiler.is_compiling():
-            grads, (_, metrics) = grad_and_value(loss, has_aux=True)(trained, frozen, batch, noise)
-            return grads, metrics
-        return _plain_gradients(loss, trained, frozen, batch, noise)
-
     def _update(self, pattern: Pattern, batch: Batch, noise: Noise) -> Tensor | None:
         """All phases of the pattern; returns the rows' errors (seeds, batch) if a loss tells them."""
         row_errors: Tensor | None = None
@@ -103,7 +87,7 @@ class Engine:
         for number, phase in enumerate(self.phases):
             if not pattern[number]:
                 continue
-            grads, metrics = self._gradients(phase, self.groups(), batch, noise)
+            grads, metrics = phase_gradients(phase, self.groups(), batch, noise, len(self.seeds), self.looped)
             row_errors = metrics.pop(ROW_ERRORS, row_errors)
             if self.max_grad_norm is not None:
                 grads = clip_per_seed(grads, self.layouts, self.max_grad_norm)
@@ -127,7 +111,7 @@ class Engine:
     def _learn_metric_names(self, batch: Batch, noise: Noise) -> None:
         """One look at each loss, without effect, tells which metrics there are: their sums need a place."""
         groups = self.seed_groups(0)
-        one_batch, one_noise = _first((batch, noise))
+        one_batch, one_noise = seed_slice((batch, noise), 0)
         with torch.no_grad():
             found = [phase.loss(groups, one_batch, one_noise)[1] for phase in self.phases]
         self.metrics.learn_names([[name for name in metrics if name != ROW_ERRORS] for metrics in found])
@@ -184,7 +168,7 @@ class Engine:
         noise = self.host_noise(specs)
         uniforms = drawing.host_uniforms(self.seeds, self.update_count, batch_size, self.device)
         if not self.metrics.names:
-            self._learn_metric_names(_draw_by_priority(source, uniforms)[0], noise)
+            self._learn_metric_names(drawing.draw_by_priority(source, uniforms)[0], noise)
         pattern = self.pattern(self.update_count + 1)
         key = (id(source), batch_size, pattern)
         if key not in self._programs:
@@ -197,7 +181,7 @@ class Engine:
         self._count(pattern)
 
     def _update_by_priority(self, pattern: Pattern, source: Source, uniforms: Tensor, noise: Noise) -> None:
-        batch, rows = _draw_by_priority(source, uniforms)
+        batch, rows = drawing.draw_by_priority(source, uniforms)
         errors = self._update(pattern, batch, noise)
         assert errors is not None and source.priorities is not None
         source.priorities.learn(rows, errors)
@@ -286,10 +270,8 @@ class Engine:
     def state_dict(self) -> dict[str, Tensor]:
         """Everything, by name, with the seed axis; counters too."""
         state: dict[str, Tensor] = {}
-        for group, layout in self.layouts.items():
-            for name, view in layout.views(self.flat[group]).items():
-                state[f"params.{group}.{name}"] = view
-        for kind, buffers in (("adam_mean", self.adam_mean), ("adam_square", self.adam_square)):
+        kinds = {"params": self.flat, "adam_mean": self.adam_mean, "adam_square": self.adam_square}
+        for kind, buffers in kinds.items():
             for group, flat in buffers.items():
                 for name, view in self.layouts[group].views(flat).items():
                     state[f"{kind}.{group}.{name}"] = view
@@ -316,29 +298,3 @@ class Engine:
             tensor.copy_(state[name])
         self.metrics.counts = [int(count) for count in state["metric_counts"]]
         self.update_count = int(state["update_count"])
-
-
-def _plain_gradients(loss: Any, trained: Groups, frozen: Groups, batch: Batch, noise: Noise) -> tuple[Any, Metrics]:
-    """What grad_and_value does, without its overhead."""
-    leaves = {g: {k: v.detach().requires_grad_() for k, v in params.items()} for g, params in trained.items()}
-    with torch.enable_grad():
-        value, metrics = loss(leaves, frozen, batch, noise)
-        flat = [leaf for params in leaves.values() for leaf in params.values()]
-        found = iter(torch.autograd.grad(value, flat, allow_unused=True, materialize_grads=True))
-    grads = {group: {name: next(found) for name in params} for group, params in leaves.items()}
-    return grads, {name: metric.detach() for name, metric in metrics.items()}
-
-
-def _draw_by_priority(source: Source, uniforms: Tensor) -> tuple[Batch, Tensor]:
-    assert source.priorities is not None
-    rows, weights = source.priorities.draw(uniforms)
-    return {**source.gather(rows), "weights": weights}, rows
-
-
-def _first(tree: Any) -> Any:
-    """The first seed's slice of every tensor in nested tuples and dicts."""
-    if isinstance(tree, Tensor):
-        return tree[0]
-    if isinstance(tree, dict):
-        return {key: _first(value) for key, value in tree.items()}
-    return tuple(_first(value) for value in tree)
