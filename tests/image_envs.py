@@ -16,7 +16,7 @@ class Dot(gym.Env[np.ndarray, Any]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 5}  # noqa: RUF012
 
-    def __init__(self, render_mode: str | None = None, discrete: bool = True, limit: int | None = None) -> None:
+    def __init__(self, render_mode: str | None = None, discrete: bool = True, limit: int | None = 15) -> None:
         self.render_mode, self.discrete, self.limit = render_mode, discrete, limit
         self.observation_space = spaces.Box(0, WIDTH, (1,), np.float32)
         self.action_space = spaces.Discrete(2) if discrete else spaces.Box(-1, 1, (1,), np.float32)
