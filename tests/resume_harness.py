@@ -20,9 +20,13 @@ from harness import ROOT
 from rl_training.algorithms.base import Learner
 from rl_training.algorithms.catalogue import learner_class
 from rl_training.core.fields import parse
+from rl_training.envs.factory import EnvSource
+from rl_training.envs.worker import LocalStepper
 from rl_training.experiment.checkpointing import Checkpoint, newest_checkpoint
 from rl_training.experiment.config import TrainConfig, config_from_dict
 from rl_training.experiment.yaml_loading import dump_yaml, load_yaml
+from rl_training.runtime.saving import segment_rows
+from rl_training.runtime.storage import make_replay
 
 CLOCK = {"time/fps", "time/time_elapsed"}
 # Every number is prime to every other, so that no two things fall due at the same step by design.
@@ -200,14 +204,19 @@ def tensors_of(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
 
 
 def replay_of(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
-    """The rows the ring holds, oldest first: where segments were cut depends on where checkpoints fell."""
+    """What the ring holds, oldest first: where segments were cut depends on where checkpoints fell."""
     config = config_from_dict(checkpoint.state["config"], allow_module_env=True)
-    capacity = parse(learner_class(config.algo).settings_type, config.algo_kwargs).buffer_capacity
-    held = min(checkpoint.state["added"], capacity // config.num_envs * config.num_envs)
-    segments = [checkpoint.tensors(name) for name in checkpoint.names("replay_")]
-    rows = {field: torch.cat([one[field] for one in segments], 1)[:, -held:] for field in segments[0]}
-    assert all(tensor.shape[1] == held for tensor in rows.values())
-    return {f"replay.{field}": tensor for field, tensor in rows.items()}
+    settings = parse(learner_class(config.algo).settings_type, config.algo_kwargs)
+    shape = LocalStepper(EnvSource(config.env_id, dict(config.env_kwargs)), 1).shape
+    replay = make_replay(config, settings, shape, torch.device("cpu"))
+    added = checkpoint.state["added"]
+    oldest = added - min(added, replay.capacity)
+    for name in checkpoint.names("replay_"):
+        start, stop = segment_rows(name)
+        if stop > oldest:
+            replay.write(start, checkpoint.tensors(name), max(oldest - start, 0))
+    replay.finish_writing(added)
+    return {f"replay.{field}": tensor for field, tensor in replay.read(oldest, added).items()}
 
 
 def read_json(path: Path) -> Any:

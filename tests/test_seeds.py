@@ -46,13 +46,17 @@ def saved_arrays(result: TrainResult, seed_index: int) -> dict[str, Tensor]:
         per_seed = name.startswith(("params.", "adam_", "metric_sum", "metric_latest", "first_bad"))
         arrays[name] = tensor[seed_index] if per_seed else tensor
     for segment in checkpoint.names("replay_"):
-        for name, tensor in checkpoint.tensors(segment).items():
+        rows = checkpoint.tensors(segment)
+        if "final_frames" in rows:  # one seed's behind the other's
+            counts = (rows["final"] >= 0).sum(1).tolist()
+            rows["final_frames"] = rows["final_frames"].split(counts)  # type: ignore[assignment]
+        for name, tensor in rows.items():
             arrays[f"{segment}.{name}"] = tensor[seed_index]
     envs = checkpoint.tensors("envs.safetensors")
-    rows = len(envs["obs"]) // len(checkpoint.state["config"]["seeds"])
-    for row in range(rows):
-        arrays[f"obs.{row}"] = envs["obs"][seed_index * rows + row]
-        arrays[f"actions.{row}"] = envs[f"actions_{seed_index * rows + row}"]
+    count = len(envs["obs"]) // len(checkpoint.state["config"]["seeds"])
+    for row in range(count):
+        arrays[f"obs.{row}"] = envs["obs"][seed_index * count + row]
+        arrays[f"actions.{row}"] = envs[f"actions_{seed_index * count + row}"]
     return arrays
 
 

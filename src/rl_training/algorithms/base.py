@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rl_training.algorithms.network import Network
 from rl_training.algorithms.normalizer import GROUP, ObservationNormalizer
 from rl_training.algorithms.settings import OffPolicySettings
 from rl_training.core.checks import require
@@ -20,6 +19,7 @@ from rl_training.core.types import EnvShape, UpdateResult
 from rl_training.engine.acting import Acting
 from rl_training.engine.engine import LARGEST_COUNT, Engine
 from rl_training.engine.groups import Params
+from rl_training.engine.networks import Network, has_convolutions
 from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Metrics, Noise, NoiseSpec, Phase, Source
 from rl_training.engine.training import Training
 
@@ -45,7 +45,8 @@ class Learner:
     name: ClassVar[str]
     title: ClassVar[str]
     discrete_actions: ClassVar[bool] = False
-    image_observations: ClassVar[bool] = False
+    image_observations: ClassVar[bool] = False  # images instead of vectors
+    any_observations: ClassVar[bool] = False  # images or vectors: the networks are made to fit
     settings_type: ClassVar[type[OffPolicySettings]] = OffPolicySettings
     targets: ClassVar[Mapping[str, str]] = {}  # target group -> the group it follows
     target_phase: ClassVar[int] = 0  # the phase whose updates move the targets, where they follow by `tau`
@@ -82,6 +83,8 @@ class Learner:
             polyak_phase=self.target_phase,
             max_grad_norm=self.settings.max_grad_norm,
             adam_eps=self.settings.adam_eps,
+            # With a seed axis a convolution becomes a grouped one, which on a CPU rounds differently and is no faster.
+            looped=self.device.type == "cpu" and has_convolutions(self.model),
         )
         self.last_step = 0  # the environment step of the newest update: hard target copies count by it
         self.acting, self.training = Acting(self.engine), Training(self.engine)
@@ -112,6 +115,10 @@ class Learner:
     @classmethod
     def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
         raise NotImplementedError
+
+    @classmethod
+    def takes(cls, images: bool) -> bool:
+        return cls.any_observations or cls.image_observations == images
 
     @classmethod
     def settings_for(cls, settings: Any, env_id: str) -> Any:
@@ -258,8 +265,9 @@ class Learner:
     def _make_normalizer(self) -> ObservationNormalizer | None:
         if not self.settings.normalize_observations:
             return None
-        require(not self.image_observations, "normalize_observations", f"false for {self.name}, which takes images")
-        return ObservationNormalizer(len(self.seeds), int(self.model.obs_dim))  # type: ignore[arg-type]
+        obs_dim = self.model.obs_dim
+        require(isinstance(obs_dim, int), "normalize_observations", "false for images")
+        return ObservationNormalizer(len(self.seeds), int(obs_dim))  # type: ignore[arg-type]
 
     def _tie_model(self) -> None:
         """The first seed's model shares the engine's memory, so it is always up to date."""

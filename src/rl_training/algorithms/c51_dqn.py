@@ -39,7 +39,7 @@ class C51DQN(DQN):
     @classmethod
     def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
         return MLPC51QNetwork(
-            shape.obs_dim,
+            shape.network_input,
             shape.action_dim,
             settings.hidden_sizes,
             settings.num_atoms,

@@ -76,6 +76,7 @@ class DQN(Learner):
     name = "dqn"
     title = "Deep Q-network, with switches for double, dueling, n-step, prioritised and noisy"
     discrete_actions = True
+    any_observations = True
     settings_type = DQNSettings
     targets: ClassVar[Mapping[str, str]] = {"target": "q"}
 
@@ -86,7 +87,9 @@ class DQN(Learner):
 
     @classmethod
     def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
-        return MLPQNetwork(shape.obs_dim, shape.action_dim, settings.hidden_sizes, settings.dueling, settings.noisy)
+        return MLPQNetwork(
+            shape.network_input, shape.action_dim, settings.hidden_sizes, settings.dueling, settings.noisy
+        )
 
     def modules(self, model: nn.Module) -> dict[str, nn.Module]:
         return {"q": model}

@@ -32,7 +32,7 @@ class QRDQN(DQN):
     @classmethod
     def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
         return MLPQRQNetwork(
-            shape.obs_dim,
+            shape.network_input,
             shape.action_dim,
             settings.hidden_sizes,
             settings.num_quantiles,

@@ -21,6 +21,7 @@ def examine() -> list[dict[str, Any]]:
         ("gymnasium", None),
         ("mujoco", "mujoco"),
         ("Box2D", "box2d"),
+        ("ale-py", "atari"),
         ("tensorboard", "tensorboard"),
     ):
         try:

@@ -49,9 +49,10 @@ def build_config(
 
 
 def check_settings(config: TrainConfig, source: LoadedYaml | None) -> None:
-    """The algorithm's own settings, with the same file and line as everything else."""
+    """The algorithm's own settings and the wrappers', with the same file and line as everything else."""
     from rl_training.algorithms.catalogue import learner_class
     from rl_training.core.fields import parse
+    from rl_training.envs.wrappers import parse_wrappers
 
     try:
         cls = learner_class(config.algo)
@@ -66,3 +67,7 @@ def check_settings(config: TrainConfig, source: LoadedYaml | None) -> None:
             line = source.line(("algo_kwargs", getattr(error, "field_name", None) or ""))
             raise UserError(f"{source.source}:{line}: {error}") from error
         raise
+    try:
+        parse_wrappers(config.env_kwargs.get("wrappers"))
+    except ConfigError as error:
+        raise located(error.problems, source) from error

@@ -33,6 +33,18 @@ class EnvShape:
     obs_dtype: str
     action_dim: int
     discrete: bool
+    # How observations come about, which matters to who stores them and not to who learns from them.
+    frame_stack: int = field(default=1, compare=False)  # frames in an image, oldest first
+    episode_limit: int | None = field(default=None, compare=False)  # steps until an episode is cut off, if known
+
+    @property
+    def is_image(self) -> bool:
+        return len(self.obs_shape) == 3
+
+    @property
+    def network_input(self) -> int | tuple[int, ...]:
+        """A vector's length or an image's shape."""
+        return self.obs_shape if self.is_image else self.obs_dim
 
     @property
     def obs_dim(self) -> int:

@@ -5,6 +5,7 @@ It stores what happened (terminated and truncated apart); what counts as `dones`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,11 @@ from rl_training.core.types import EnvShape
 from rl_training.data.priorities import Priorities
 
 Array = NDArray[Any]
+Layout = dict[str, tuple[tuple[int, ...], str]]
 FIELDS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
 
 
-def field_layout(shape: EnvShape) -> dict[str, tuple[tuple[int, ...], str]]:
+def field_layout(shape: EnvShape) -> Layout:
     """Shape and dtype of one row of each field."""
     action: tuple[tuple[int, ...], str] = ((), "int64") if shape.discrete else ((shape.action_dim,), "float32")
     return {
@@ -32,9 +34,12 @@ def field_layout(shape: EnvShape) -> dict[str, tuple[tuple[int, ...], str]]:
     }
 
 
+def row_bytes(layout: Layout) -> int:
+    return sum(int(np.prod(s, dtype=np.int64)) * np.dtype(dtype).itemsize for s, dtype in layout.values())
+
+
 def replay_bytes(shape: EnvShape, seeds: int, capacity: int) -> int:
-    row = sum(int(np.prod(s, dtype=np.int64)) * np.dtype(dtype).itemsize for s, dtype in field_layout(shape).values())
-    return row * seeds * capacity
+    return row_bytes(field_layout(shape)) * seeds * capacity
 
 
 class ReplayBuffer:
@@ -60,15 +65,22 @@ class ReplayBuffer:
         self.size_tensor = torch.zeros((), dtype=torch.int64, device=self.device)
         self.added_tensor = torch.zeros((), dtype=torch.int64, device=self.device)
         self.storage: dict[str, Tensor] = {}
-        for name, (row, dtype) in field_layout(shape).items():
-            empty = torch.empty((seeds, self.capacity, *row), dtype=getattr(torch, dtype), device=self.device)
-            self.storage[name] = empty.zero_()  # touches every page now: no surprise later in the run
+        for name, (row, dtype) in self.layout(shape).items():
+            self.storage[name] = self._zeros((seeds, self.capacity, *row), getattr(torch, dtype))
         self.priorities: Priorities | None = None
         if priority_alpha is not None:
             self.priorities = Priorities(self.capacity, seeds, alpha=priority_alpha, device=self.device)
         self._arrays = {k: v.numpy() for k, v in self.storage.items()} if self.device.type == "cpu" else {}
         self._rows = {k: v.view(seeds * self.capacity, *v.shape[2:]) for k, v in self.storage.items()}
         self._offsets = (torch.arange(seeds, device=self.device) * self.capacity).unsqueeze(-1)
+
+    @staticmethod
+    def layout(shape: EnvShape) -> Layout:
+        return field_layout(shape)
+
+    def _zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Touches every page now: no surprise later in the run."""
+        return torch.empty(shape, dtype=dtype, device=self.device).zero_()
 
     @property
     def size(self) -> int:
@@ -96,9 +108,14 @@ class ReplayBuffer:
         """Row numbers (..., seeds, batch) to a batch with those leading axes."""
         if self.n_step > 1:
             return self._gather_n_step(indices)
-        batch = {name: self._take(name, indices) for name in ("obs", "actions", "rewards", "next_obs")}
+        batch = {name: self._take(name, indices) for name in ("actions", "rewards")}
+        batch["obs"], batch["next_obs"] = self._observations(indices, indices)
         batch["dones"] = self._take("terminated", indices).float()
         return batch
+
+    def _observations(self, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
+        """`obs` of the rows `first` and `next_obs` of the rows `last`."""
+        return self._take("obs", first), self._take("next_obs", last)
 
     def _gather_n_step(self, indices: Tensor) -> dict[str, Tensor]:
         """Rewards summed over up to `n_step` steps of one environment, stopping at an episode's end or the newest row.
@@ -116,11 +133,12 @@ class ReplayBuffer:
             discounts = torch.where(alive, discounts * self.gamma, discounts)
             last = torch.where(alive, rows, last)
             alive = alive & ~(self._take("terminated", rows) | self._take("truncated", rows))
+        obs, next_obs = self._observations(indices, last)
         return {
-            "obs": self._take("obs", indices),
+            "obs": obs,
             "actions": self._take("actions", indices),
             "rewards": rewards,
-            "next_obs": self._take("next_obs", last),
+            "next_obs": next_obs,
             "dones": self._take("terminated", last).float(),
             "discounts": discounts,
         }
@@ -143,12 +161,16 @@ class ReplayBuffer:
         """The rows of transitions number `start` to `stop`."""
         return torch.arange(start, stop, device=self.device) % self.capacity
 
-    def write(self, start: int, rows: dict[str, Tensor]) -> None:
-        """Put transitions number `start` onwards back where they were; `finish_writing` then tells the count."""
+    def segment_layout(self, count: int, rows: Mapping[str, Tensor]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        """Shape and dtype of every tensor that `read` gives for `count` transitions, these `rows` being such ones."""
+        return {name: ((self.seeds, count, *one.shape[2:]), one.dtype) for name, one in self.storage.items()}
+
+    def write(self, start: int, rows: Mapping[str, Tensor], skip: int = 0) -> None:
+        """Put what `read` gave back, but for the first `skip` transitions; `finish_writing` then tells the count."""
         count = rows["rewards"].shape[1]
-        places = self.places(start, start + count)
+        places = self.places(start + skip, start + count)
         for name, tensor in self.storage.items():
-            tensor.index_copy_(1, places, rows[name].to(self.device))
+            tensor.index_copy_(1, places, rows[name][:, skip:].to(self.device))
 
     def finish_writing(self, added: int) -> None:
         self.added = added

@@ -56,9 +56,11 @@ class Acting:
         return self._programs[shape](inputs)
 
     def _run(self, policy: Callable[..., Tensor], inputs: list[Tensor]) -> Tensor:
-        if len(self.engine.seeds) > 1:
-            return vmap(policy)(self.engine.groups(), *inputs)
-        return policy(self.engine.seed_groups(0), *(value[0] for value in inputs)).unsqueeze(0)
+        engine = self.engine
+        if len(engine.seeds) > 1 and not engine.looped:
+            return vmap(policy)(engine.groups(), *inputs)
+        seeds = range(len(engine.seeds))
+        return torch.stack([policy(engine.seed_groups(seed), *(value[seed] for value in inputs)) for seed in seeds])
 
     def _capture(self, policy: Callable[..., Tensor], inputs: tuple[Array, ...]) -> Any:
         device = self.engine.device

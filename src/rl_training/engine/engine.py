@@ -7,15 +7,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import grad_and_value, vmap
 
 from rl_training.engine import drawing
 from rl_training.engine.compilation import compile_once
-from rl_training.engine.gradients import entry, plain_gradients
+from rl_training.engine.gradients import entry, phase_gradients
 from rl_training.engine.groups import Layout
 from rl_training.engine.metrics import MetricSums
 from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
-from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Metrics, Noise, NoiseSpec, Pattern, Phase
+from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Noise, NoiseSpec, Pattern, Phase
 
 LARGEST_COUNT = 2**53
 
@@ -37,9 +36,10 @@ class Engine:
         max_grad_norm: float | None = None,
         adam_eps: float = 1e-8,
         backend: str = "inductor",
+        looped: bool = False,  # the seeds one after the other
     ) -> None:
         self.phases, self.seeds, self.device = tuple(phases), tuple(seeds), device
-        self.compiled, self.backend = compiled, backend
+        self.compiled, self.backend, self.looped = compiled, backend, looped
         self.polyak, self.tau = dict(polyak or {}), tau
         self.polyak_phase = polyak_phase  # targets move whenever this phase has run
         self.max_grad_norm, self.adam_eps = max_grad_norm, adam_eps
@@ -82,22 +82,6 @@ class Engine:
         return tuple(update % phase.every == 0 for phase in self.phases)
 
     # --- one update ----------------------------------------------------------------------------------------------
-    def _gradients(self, phase: Phase, groups: Groups, batch: Batch, noise: Noise) -> tuple[Any, Metrics]:
-        def loss(trained: Groups, frozen: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-            return phase.loss({**frozen, **trained}, batch, noise)
-
-        trained = {group: groups[group] for group in phase.groups}
-        frozen = {group: params for group, params in groups.items() if group not in trained}
-        if len(self.seeds) > 1:
-            grads, (_, metrics) = vmap(grad_and_value(loss, has_aux=True))(trained, frozen, batch, noise)
-            return grads, metrics
-        # One seed needs no vmap, which costs about a quarter on a CPU, and in eager mode no functional transform.
-        trained, frozen, batch, noise = entry((trained, frozen, batch, noise), 0)
-        if torch.compiler.is_compiling():
-            grads, (_, metrics) = grad_and_value(loss, has_aux=True)(trained, frozen, batch, noise)
-            return grads, metrics
-        return plain_gradients(loss, trained, frozen, batch, noise)
-
     def apply(self, pattern: Pattern, batch: Batch, noise: Noise) -> Tensor | None:
         """The pattern's phases, one after the other. Returns the rows' errors (seeds, batch) if a loss tells them."""
         row_errors: Tensor | None = None
@@ -105,7 +89,7 @@ class Engine:
         for number, phase in enumerate(self.phases):
             if not pattern[number]:
                 continue
-            grads, metrics = self._gradients(phase, self.groups(), batch, noise)
+            grads, metrics = phase_gradients(phase, self.groups(), batch, noise, len(self.seeds), self.looped)
             row_errors = metrics.pop(ROW_ERRORS, row_errors)
             if self.max_grad_norm is not None:
                 grads = clip_per_seed(grads, self.layouts, self.max_grad_norm)

@@ -13,6 +13,7 @@ from rl_training.core.types import EnvShape
 from rl_training.envs.factory import Env, EnvSource
 from rl_training.envs.native import native_state
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape
+from rl_training.envs.wrappers import episode_limit, image_stack
 
 PROBE_STEPS = 12
 
@@ -21,7 +22,6 @@ PROBE_STEPS = 12
 class Conformance:
     shape: EnvShape
     replays_exactly: bool
-    max_episode_steps: int | None
 
 
 def check_environment(source: EnvSource) -> Conformance:
@@ -36,8 +36,8 @@ def check_environment(source: EnvSource) -> Conformance:
             exact = first == _probe(other, observation, action, source.env_id) or native_state(env) is not None
         finally:
             other.close()
-        spec = env.spec
-        return Conformance(env_shape(observation, action), exact, spec.max_episode_steps if spec else None)
+        shape = env_shape(observation, action, image_stack(env), episode_limit(env))
+        return Conformance(shape, exact)
     finally:
         env.close()
 
@@ -76,6 +76,8 @@ def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: s
 def _call(name: str, what: str, call: Any) -> Any:
     try:
         return call()
+    except UserError:  # ours, and already in one line
+        raise
     except Exception as error:
         raise UserError(f"environment {name!r}: {what} raised {type(error).__name__}: {error}") from error
 

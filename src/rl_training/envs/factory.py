@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium as gym
 
 from rl_training.core.checks import UserError, did_you_mean
+from rl_training.envs.atari import check_game, register_games
+from rl_training.envs.wrappers import for_evaluation, parse_wrappers
 
 Env = gym.Env[Any, Any]
 EnvFactory = Callable[..., Env]
@@ -20,7 +22,7 @@ EXTRAS = {"mujoco": "mujoco", "box2d": "box2d", "Box2D": "box2d", "ale_py": "ata
 
 @dataclass(frozen=True)
 class EnvSource:
-    """Makes copies of one environment."""
+    """Makes copies of one environment, in the wrappers that `kwargs` asks for."""
 
     env_id: str
     kwargs: dict[str, Any] = field(default_factory=dict)
@@ -28,12 +30,28 @@ class EnvSource:
 
     def make(self, render_mode: str | None = None) -> Env:
         kwargs = dict(self.kwargs)
+        wrappers = parse_wrappers(kwargs.pop("wrappers", None))
         if render_mode is not None:
             kwargs["render_mode"] = render_mode
-        if kwargs.get("render_mode") == "rgb_array":
+        if wrappers.atari is not None and self.factory is None:
+            check_game(self.env_id)
+        own = wrappers.env_kwargs(kwargs)
+        if own.get("render_mode") == "rgb_array":
             use_headless_rendering()
-        if self.factory is not None:
-            return self._from_factory(kwargs)
+        env = self._from_factory(own) if self.factory is not None else self._from_id(own)
+        try:
+            return wrappers.apply(env, self.env_id, kwargs)
+        except BaseException:
+            env.close()
+            raise
+
+    def for_evaluation(self) -> EnvSource:
+        """Training may cut episodes short and clip rewards; what an agent is worth is measured without."""
+        return replace(self, kwargs=for_evaluation(self.kwargs))
+
+    def _from_id(self, kwargs: dict[str, Any]) -> Env:
+        if self.env_id.startswith("ALE/"):
+            register_games(self.env_id)
         try:
             # Our own conformance check runs once before training; Gymnasium's would run at every step.
             return gym.make(self.env_id, disable_env_checker=True, **kwargs)

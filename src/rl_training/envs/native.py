@@ -1,7 +1,7 @@
 """The exact state of environments that can give it: MuJoCo and ALE. Others are brought back by replaying their episode.
 
-A state is plain bytes. Only environments without wrappers that hold state of their own qualify; the time limit counts
-along.
+A state is plain bytes. Only environments without foreign wrappers that hold state of their own qualify; time limits
+count along, and our own wrappers give their state.
 """
 
 from __future__ import annotations
@@ -13,53 +13,65 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
 from rl_training.envs.factory import Env
+from rl_training.envs.pixels import ActionRepeat, StatefulWrapper
 
 Bytes = NDArray[np.uint8]
-KNOWN_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
+KNOWN_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker, ActionRepeat, StatefulWrapper)
 
 
 def native_state(env: Env) -> Bytes | None:
     """None if this environment must be replayed instead."""
-    time_limit, kind = _look(env)
+    limits, stateful, kind = _look(env)
     if kind is None:
         return None
-    elapsed = np.int64(time_limit._elapsed_steps or 0 if time_limit is not None else 0)
+    counts = np.array([limit._elapsed_steps or 0 for limit in limits] or [0], np.int64).tobytes()
+    parts = [wrapper.get_state() for wrapper in stateful]
     inner: Any = env.unwrapped
     body = _mujoco_state(inner).tobytes() if kind == "mujoco" else inner.clone_state(include_rng=True).serialize()
-    state: Bytes = np.frombuffer(elapsed.tobytes() + body, np.uint8).copy()
+    whole = counts + b"".join(len(part).to_bytes(8, "little") + part for part in parts) + body
+    state: Bytes = np.frombuffer(whole, np.uint8).copy()
     return state
 
 
 def restore_native(env: Env, state: Bytes) -> bool:
     """Put a freshly reset environment into `state`. True if it then says it is in that state, bit for bit."""
-    time_limit, kind = _look(env)
+    limits, stateful, kind = _look(env)
     inner: Any = env.unwrapped
     data = state.tobytes()
-    if time_limit is not None:
-        time_limit._elapsed_steps = int(np.frombuffer(data[:8], np.int64)[0])
+    at = 8 * max(len(limits), 1)
+    for limit, count in zip(limits, np.frombuffer(data[:at], np.int64), strict=False):
+        limit._elapsed_steps = int(count)
+    for wrapper in stateful:
+        length = int.from_bytes(data[at : at + 8], "little")
+        wrapper.set_state(data[at + 8 : at + 8 + length])
+        at += 8 + length
     if kind == "mujoco":
-        _restore_mujoco(inner, np.frombuffer(data[8:], np.float64))
+        _restore_mujoco(inner, np.frombuffer(data[at:], np.float64))
     elif kind == "ale":
         from ale_py import ALEState
 
-        inner.restore_state(ALEState(data[8:]))
+        inner.restore_state(ALEState(data[at:]))
     now = native_state(env)
     return now is not None and now.tobytes() == data
 
 
-def _look(env: Env) -> tuple[Any, str | None]:
-    """The time-limit wrapper, if any, and which kind of native state is inside."""
-    time_limit = None
+def _look(env: Env) -> tuple[list[Any], list[StatefulWrapper], str | None]:
+    """The time limits, our wrappers that hold state, and which kind of native state is inside."""
+    limits: list[Any] = []
+    stateful: list[StatefulWrapper] = []
     while isinstance(env, KNOWN_WRAPPERS):
-        time_limit = env if isinstance(env, TimeLimit) else time_limit
+        if isinstance(env, TimeLimit):
+            limits.append(env)
+        elif isinstance(env, StatefulWrapper):
+            stateful.append(env)
         env = env.env
     module, inner = type(env).__module__, env
     if module.startswith("gymnasium.envs.mujoco."):
-        return time_limit, "mujoco"
+        return limits, stateful, "mujoco"
     # With sticky actions an emulator's state lacks the action it may repeat: one restore in four went wrong.
     if module == "ale_py.env" and inner.ale.getFloat("repeat_action_probability") == 0:  # type: ignore[attr-defined]
-        return time_limit, "ale"
-    return time_limit, None
+        return limits, stateful, "ale"
+    return limits, stateful, None
 
 
 def _mujoco_state(inner: Any) -> NDArray[np.float64]:

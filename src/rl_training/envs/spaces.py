@@ -94,8 +94,10 @@ class ActionCodec:
         return ((actions.astype(np.float64) - self.low) / self.half_range - 1.0).astype(np.float32)
 
 
-def env_shape(observation: ObservationCodec, action: ActionCodec) -> EnvShape:
-    return EnvShape(observation.shape, observation.dtype.name, action.dim, action.discrete)
+def env_shape(
+    observation: ObservationCodec, action: ActionCodec, frame_stack: int = 1, episode_limit: int | None = None
+) -> EnvShape:
+    return EnvShape(observation.shape, observation.dtype.name, action.dim, action.discrete, frame_stack, episode_limit)
 
 
 def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:

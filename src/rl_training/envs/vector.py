@@ -17,7 +17,6 @@ import numpy as np
 from rl_training.core.rng import episode_seed
 from rl_training.core.types import EnvShape
 from rl_training.envs.factory import EnvSource
-from rl_training.envs.spaces import env_shape
 from rl_training.envs.worker import Array, LocalStepper, RowsFailed, Stepper
 from rl_training.envs.workers import CannotUseWorkers, WorkerStepper
 
@@ -61,7 +60,7 @@ class SeededEnvs:
 
     @property
     def shape(self) -> EnvShape:
-        return env_shape(self.observation, self.action)
+        return self.stepper.shape
 
     def _make_stepper(self, source: EnvSource, render_mode: str | None, workers: int, timeout: float) -> Stepper:
         if workers > 1:  # this process is the first

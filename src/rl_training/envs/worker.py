@@ -21,9 +21,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from rl_training.core.types import EnvShape
 from rl_training.envs.factory import Env, EnvSource
 from rl_training.envs.native import native_state, restore_native
-from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_to_dict
+from rl_training.envs.wrappers import episode_limit, image_stack
 
 Array = NDArray[Any]
 
@@ -44,6 +46,7 @@ class Stepper(Protocol):
 
     observation: ObservationCodec
     action: ActionCodec
+    shape: EnvShape
 
     def start(self, rows: Sequence[int], seeds: Sequence[int], histories: Sequence[Array] | None, obs: Array) -> None:
         """Reset each of `rows` with its seed, take the actions of its history, write where it stands into `obs`."""
@@ -69,6 +72,8 @@ class LocalStepper:
         self.envs = [source.make(render_mode) for _ in range(size)]
         self.observation = ObservationCodec(self.envs[0].observation_space)
         self.action = ActionCodec(self.envs[0].action_space)
+        frames, limit = image_stack(self.envs[0]), episode_limit(self.envs[0])
+        self.shape = env_shape(self.observation, self.action, frames, limit)
 
     def start(self, rows: Sequence[int], seeds: Sequence[int], histories: Sequence[Array] | None, obs: Array) -> None:
         for position, row in enumerate(rows):

@@ -15,7 +15,7 @@ class MLPC51QNetwork(DistributionalQNetwork):
 
     def __init__(
         self,
-        obs_dim: int,
+        obs_dim: int | Sequence[int],
         action_dim: int,
         hidden_sizes: Sequence[int] = (64, 64),
         num_atoms: int = 51,

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rl_training.models.cnn.nature import NatureCNN
 from rl_training.models.noisy import DenseLayers
 from rl_training.models.parts import as_batch
 
 
 class DistributionalQNetwork(nn.Module):
-    """(batch, obs) -> (batch, actions, outputs).
+    """(batch, obs) -> (batch, actions, outputs). `obs_dim` may be an image's shape: convolutions come first then.
 
     `dueling` (Wang et al. 2016): behind all hidden layers but the last, one stream gives the state's value and one
     the advantages, which are zero on average. `noisy` (Fortunato et al. 2018): every layer that does not read the
@@ -22,7 +23,7 @@ class DistributionalQNetwork(nn.Module):
 
     def __init__(
         self,
-        obs_dim: int,
+        obs_dim: int | Sequence[int],
         action_dim: int,
         hidden_sizes: Sequence[int],
         outputs: int,
@@ -31,12 +32,14 @@ class DistributionalQNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.obs_dim, self.action_dim, self.outputs = obs_dim, action_dim, outputs
-        sizes = [obs_dim, *hidden_sizes]
+        self.image = None if isinstance(obs_dim, int) else NatureCNN(obs_dim)
+        sizes = [obs_dim if isinstance(obs_dim, int) else NatureCNN.features_of(obs_dim), *hidden_sizes]
         shared = max(len(hidden_sizes) - 1, 0) if dueling else 0  # layers in front of the two streams
         layers = len(sizes) - shared
-        # A network of one layer has no other place for its noise.
-        plain = layers if not noisy else int(not shared and layers > 1)
-        self.trunk = DenseLayers(sizes[: shared + 1], 1 if noisy else shared) if shared else None
+        # A network of one layer has no other place for its noise; an image is read by the convolutions.
+        reads = int(self.image is None and (shared > 0 or layers > 1))
+        plain = layers if not noisy else reads * (not shared)
+        self.trunk = DenseLayers(sizes[: shared + 1], reads if noisy else shared) if shared else None
         self.value = DenseLayers([*sizes[shared:], outputs], plain) if dueling else None
         self.net = DenseLayers([*sizes[shared:], action_dim * outputs], plain)
         self.parts = [part for part in (self.trunk, self.value, self.net) if part is not None]
@@ -44,7 +47,7 @@ class DistributionalQNetwork(nn.Module):
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
         """`noise`: `noise_size` normal numbers for the noisy layers, for all rows or each; none: their means."""
-        hidden, noises = as_batch(obs), self._split(noise)
+        hidden, noises = as_batch(obs) if self.image is None else self.image(obs), self._split(noise)
         if self.trunk is not None:
             hidden = F.relu(self.trunk(hidden, noises.pop(0)))
         if self.value is None:
@@ -74,7 +77,7 @@ class MLPQNetwork(DistributionalQNetwork):
 
     def __init__(
         self,
-        obs_dim: int,
+        obs_dim: int | Sequence[int],
         action_dim: int,
         hidden_sizes: Sequence[int] = (64, 64),
         dueling: bool = False,

@@ -14,7 +14,7 @@ class MLPQRQNetwork(DistributionalQNetwork):
 
     def __init__(
         self,
-        obs_dim: int,
+        obs_dim: int | Sequence[int],
         action_dim: int,
         hidden_sizes: Sequence[int] = (64, 64),
         num_quantiles: int = 200,

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rl_training.core.checks import UserError
+
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 
 
@@ -55,6 +57,7 @@ class StackedMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, n_in) -> (members, batch, n_out)."""
+        _check_vectors(x)
         hidden = x.unsqueeze(0)
         for layer in self.layers[:-1]:
             hidden = F.relu(layer(hidden))
@@ -132,4 +135,10 @@ def xavier_(model: nn.Module) -> None:
 def as_batch(value: Tensor) -> Tensor:
     """A single unbatched vector comes back as a batch of one."""
     value = torch.as_tensor(value, dtype=torch.float32)
+    _check_vectors(value)
     return value.unsqueeze(0) if value.ndim == 1 else value
+
+
+def _check_vectors(value: Tensor) -> None:
+    if value.ndim > 2:
+        raise UserError(f"an MLP takes vectors (batch, features), got images or other arrays of {tuple(value.shape)}")

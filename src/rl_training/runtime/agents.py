@@ -85,6 +85,8 @@ class Agent:
             raise UserError(f"observation must be of shape {space.shape} or a batch of it, got {array.shape}")
         if not np.isfinite(batch).all():
             raise UserError("observation must be finite, got NaN or infinity")
+        if self.observation.is_image and not ((batch >= 0) & (batch <= 255) & (batch == np.floor(batch))).all():
+            raise UserError("observation must be an image of whole numbers from 0 to 255 (uint8)")
         rows = np.zeros((len(batch), *self.observation.shape), self.observation.dtype)
         for row, one in zip(rows, batch, strict=True):
             if self.observation.one_hot and not (one == int(one) and space.contains(int(one))):
@@ -187,7 +189,7 @@ def _build(about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[s
         shape, step = env_shape(observation, action), about["step"]
         if not isinstance(step, int) or step < 0:
             raise ValueError(f"step must be >= 0, got {shown(step)}")
-        if cls.discrete_actions != shape.discrete or cls.image_observations != observation.is_image:
+        if cls.discrete_actions != shape.discrete or not cls.takes(observation.is_image):
             raise ValueError(f"{config.algo} does not fit its spaces")
         with torch.device("meta"):
             size = sum(one.numel() for one in cls.build_model(shape, settings).parameters())

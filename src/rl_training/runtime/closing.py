@@ -25,7 +25,7 @@ Frame = NDArray[np.uint8]
 def record_video(agent: Agent, source: EnvSource, path: Path, episodes: int = 1) -> tuple[Path, list[float]]:
     """Greedy episodes, rendered headless. Returns the file and the returns."""
     try:
-        env = source.make(render_mode="rgb_array")
+        env = source.for_evaluation().make(render_mode="rgb_array")
     except UserError as error:
         raise UserError(f"{source.env_id} cannot be rendered: {error}") from error
     fps = int(env.metadata.get("render_fps") or 30)

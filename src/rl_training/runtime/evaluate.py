@@ -60,7 +60,7 @@ def _play(
     rows = len(seeds) * episodes
     # Starting processes takes a second: only many environments on many cores win it back.
     workers = cores() if rows >= 64 and cores() >= 4 else 0
-    envs = SeededEnvs(source, seeds, episodes, "eval_episode", first_episode, workers=workers)
+    envs = SeededEnvs(source.for_evaluation(), seeds, episodes, "eval_episode", first_episode, workers=workers)
     with closing(envs), guard(envs):
         envs.reset_all()
         returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)

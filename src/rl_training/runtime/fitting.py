@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from rl_training.algorithms.base import Learner
+from collections.abc import Iterable
+
+import torch
+
+from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.checks import UserError
 from rl_training.core.types import EnvShape
@@ -11,17 +15,28 @@ from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpointing import Checkpoint
 
 
-def check_fit(cls: type[Learner], shape: EnvShape, env_id: str) -> None:
+def check_fit(cls: type[Learner], shape: EnvShape, env_id: str, settings: OffPolicySettings) -> None:
     """The algorithm against the environment's spaces, with the algorithms that would fit."""
+    others = [learner_class(name) for name in algorithm_names()]
     if cls.discrete_actions != shape.discrete:
-        fitting = [name for name in algorithm_names() if learner_class(name).discrete_actions == shape.discrete]
         has = f"Discrete({shape.action_dim})" if shape.discrete else f"Box({shape.action_dim},)"
         needs = "Discrete" if cls.discrete_actions else "Box"
-        raise UserError(f"{cls.name} needs {needs} actions; {env_id} has {has}; use {', '.join(fitting)}")
-    if len(shape.obs_shape) == 3 and not cls.image_observations:
-        raise UserError(f"{cls.name} takes vectors; {env_id} gives images of shape {shape.obs_shape}")
-    if len(shape.obs_shape) != 3 and cls.image_observations:
-        raise UserError(f"{cls.name} takes images; {env_id} gives vectors of shape {shape.obs_shape}")
+        use = _names(other for other in others if other.discrete_actions == shape.discrete)
+        raise UserError(f"{cls.name} needs {needs} actions; {env_id} has {has}{use}")
+    if not cls.takes(shape.is_image):
+        takes, gives = ("vectors", "images") if shape.is_image else ("images", "vectors")
+        fitting = (one for one in others if one.discrete_actions == shape.discrete and one.takes(shape.is_image))
+        use = _names(fitting) or "; see env_kwargs.wrappers.pixels" * (not shape.is_image)
+        raise UserError(f"{cls.name} takes {takes}; {env_id} gives {gives} of shape {shape.obs_shape}{use}")
+    if shape.is_image and shape.obs_shape[2] <= 4:
+        raise UserError(f"images must be (channels, height, width); {env_id} gives {shape.obs_shape}, channels last")
+    with torch.device("meta"):  # nothing is allocated: the network says what does not fit it
+        cls.build_model(shape, settings)
+
+
+def _names(classes: Iterable[type[Learner]]) -> str:
+    found = ", ".join(cls.name for cls in classes)
+    return f"; use {found}" if found else ""
 
 
 def check_same_spaces(checkpoint: Checkpoint, envs: SeededEnvs) -> None:

@@ -114,8 +114,8 @@ def check_rows(
     checkpoint: Checkpoint, name: str, rows: Mapping[str, Tensor], count: int, envs: SeededEnvs, replay: ReplayBuffer
 ) -> None:
     """A segment of the replay against the buffer it goes into."""
-    for field, mine in replay.storage.items():
-        _check_tensor(checkpoint, name, rows, field, (mine.shape[0], count, *mine.shape[2:]), mine.dtype)
+    for field, (shape, dtype) in replay.segment_layout(count, rows).items():
+        _check_tensor(checkpoint, name, rows, field, shape, dtype)
     actions = rows["actions"]
     if envs.action.discrete and not bool(((actions >= 0) & (actions < envs.action.dim)).all()):
         raise unfit(checkpoint.path, f"{name}: actions must be below {envs.action.dim}")

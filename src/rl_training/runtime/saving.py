@@ -106,7 +106,7 @@ def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs, replay: 
         check_rows(checkpoint, name, rows, stop - start, envs, replay)
         skip = max(oldest - start, 0)
         if skip < stop - start:
-            replay.write(start + skip, {field: tensor[:, skip:] for field, tensor in rows.items()})
+            replay.write(start, rows, skip)
             reached = stop if start <= reached else -1
     if reached != added:
         raise DamagedCheckpoint(f"{checkpoint.path.name} damaged (transitions are missing from its replay)")

@@ -9,15 +9,16 @@ import torch
 from rl_training.algorithms.base import OffPolicySettings
 from rl_training.core.checks import UserError
 from rl_training.core.types import EnvShape
+from rl_training.data.frame_replay import bytes_needed, replay_class
 from rl_training.data.priorities import priority_bytes
-from rl_training.data.replay_buffer import ReplayBuffer, replay_bytes
+from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.experiment.config import TrainConfig
 
 
 def make_replay(
     config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: torch.device
 ) -> ReplayBuffer:
-    return ReplayBuffer(
+    return replay_class(shape)(
         shape,
         capacity=_capacity(config, settings),
         num_envs=config.num_envs,
@@ -42,7 +43,7 @@ def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvSha
     """Refuse before allocating, naming the largest size that fits."""
     seeds, capacity = len(config.seed_list), _capacity(config, settings)
     free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else free_memory()
-    needed = replay_bytes(shape, seeds, capacity)
+    needed = bytes_needed(shape, capacity=capacity, num_envs=config.num_envs, seeds=seeds)
     needed += priority_bytes(capacity, seeds) if _priority_alpha(settings) is not None else 0
     if needed > 0.9 * free:
         fits = int(capacity * 0.9 * free / needed)

@@ -93,7 +93,7 @@ def train(
     cls, settings = parse_settings(config)
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
     conformance = check_environment(source)
-    check_fit(cls, conformance.shape, config.env_id)
+    check_fit(cls, conformance.shape, config.env_id, settings)
     choices = choose(config, settings, conformance.shape)
     check_memory(config, settings, conformance.shape, choices.device)
     run_dir = create_run_dir(config, run_suffix)

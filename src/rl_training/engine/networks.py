@@ -33,3 +33,7 @@ class Network:
         finally:
             for (parameters, name, _), parameter in zip(self._slots, before, strict=True):
                 parameters[name] = parameter
+
+
+def has_convolutions(module: nn.Module) -> bool:
+    return any(isinstance(part, nn.Conv2d) for part in module.modules())

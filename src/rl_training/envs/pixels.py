@@ -1,0 +1,148 @@
+"""Images as observations: an exact resize, stacks of frames, and the rendering of any environment."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rl_training.core.checks import UserError, one_line
+
+Image = NDArray[np.uint8]  # (channels, height, width)
+EXACT_IN_FLOAT32 = 2**24
+
+
+@cache
+def _overlaps(size: int, target: int) -> tuple[int, NDArray[np.float32]]:
+    """How many times the pattern of weights repeats along one axis, and one pattern: (target, size) of one period.
+
+    In units in which both a source and a target pixel have a whole length, the overlaps are whole numbers.
+    """
+    periods = math.gcd(size, target)
+    size, target = size // periods, target // periods
+    ours, theirs = np.arange(target)[:, None] * size, np.arange(size)[None] * target
+    shared = np.minimum(ours + size, theirs + target) - np.maximum(ours, theirs)
+    return periods, np.maximum(shared, 0).astype(np.float32)
+
+
+def resize_area(image: NDArray[np.uint8], height: int, width: int) -> Image:
+    """(H, W) or (H, W, C) to (C, height, width): each new pixel is the mean of the area it covers, rounded half up.
+
+    Sums of whole numbers, so the result is exact and the same on every machine, whatever order they are added in.
+    """
+    image = image if image.ndim == 3 else image[:, :, None]
+    rows, columns, channels = image.shape
+    if (rows, columns) == (height, width):
+        return np.ascontiguousarray(image.transpose(2, 0, 1))
+    (down, by_row), (_, by_column) = _overlaps(rows, height), _overlaps(columns, width)
+    area = by_row.shape[1] * by_column.shape[1]
+    exact = np.float32 if area * 255 < EXACT_IN_FLOAT32 else np.float64
+    blocks = image.reshape(down, by_row.shape[1], columns * channels).astype(exact)
+    tall = np.matmul(by_row.astype(exact, copy=False), blocks).reshape(height, columns, channels)
+    blocks = tall.transpose(2, 0, 1).reshape(-1, by_column.shape[1])
+    sums = (blocks @ by_column.T.astype(exact, copy=False)).astype(np.int64 if exact is np.float64 else np.int32)
+    means: Image = ((2 * sums + area) // (2 * area)).astype(np.uint8)
+    return means.reshape(channels, height, width)
+
+
+class StatefulWrapper(gym.Wrapper[Any, Any, Any, Any]):
+    """A wrapper whose state can be had as bytes, so that what it wraps may still be restored natively."""
+
+    def get_state(self) -> bytes:
+        raise NotImplementedError
+
+    def set_state(self, state: bytes) -> None:
+        raise NotImplementedError
+
+
+class ImageWrapper(StatefulWrapper):
+    """Observations are the last `frame_stack` frames, oldest first; an episode's first frame is repeated before it."""
+
+    def __init__(self, env: gym.Env[Any, Any], channels: int, resize_shape: tuple[int, ...], frame_stack: int) -> None:
+        super().__init__(env)
+        self.frame_stack = frame_stack
+        self.resize_shape = (resize_shape[0], resize_shape[1])
+        self.channels = channels
+        shape = (channels * frame_stack, *self.resize_shape)
+        self.observation_space = spaces.Box(0, 255, shape, np.uint8)
+        self.stack: Image = np.zeros(shape, np.uint8)
+
+    def begin(self, frame: Image) -> Image:
+        self.stack = np.concatenate([frame] * self.frame_stack)
+        return np.array(self.stack)
+
+    def push(self, frame: Image) -> Image:
+        self.stack = np.concatenate([self.stack[self.channels :], frame])
+        return np.array(self.stack)
+
+    def get_state(self) -> bytes:
+        return self.stack.tobytes()
+
+    def set_state(self, state: bytes) -> None:
+        self.stack = np.frombuffer(state, np.uint8).reshape(self.stack.shape).copy()
+
+
+class PixelObservation(ImageWrapper):
+    """What an environment renders, instead of what it says."""
+
+    def __init__(self, env: gym.Env[Any, Any], name: str, resize_shape: tuple[int, ...], frame_stack: int) -> None:
+        modes = env.metadata.get("render_modes") or []
+        if "rgb_array" not in modes:
+            raise UserError(f"{name} cannot be rendered as pixels: its render modes are {', '.join(modes) or 'none'}")
+        if env.render_mode != "rgb_array":
+            raise UserError(f"env_kwargs.render_mode must be rgb_array for pixels, {name} has {env.render_mode!r}")
+        super().__init__(env, 3, resize_shape, frame_stack)
+        self.name = name
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        _, info = self.env.reset(seed=seed, options=options)
+        return self.begin(self._frame()), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        _, reward, terminated, truncated, info = self.env.step(action)
+        return self.push(self._frame()), reward, terminated, truncated, info
+
+    def _frame(self) -> Image:
+        try:
+            frame: Any = self.env.render()
+        except Exception as error:
+            raise UserError(f"{self.name} cannot be rendered: {said(error)}") from error
+        if not (isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[2] == 3 and frame.dtype == np.uint8):
+            what = f"{frame.dtype} {frame.shape}" if isinstance(frame, np.ndarray) else type(frame).__name__
+            raise UserError(
+                f"{self.name} cannot be used as pixels: render() gives {what}, not uint8 (height, width, 3)"
+            )
+        return resize_area(frame, *self.resize_shape)
+
+
+class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
+    """Each action is taken `times` times, or until the episode ends; rewards are summed."""
+
+    def __init__(self, env: gym.Env[Any, Any], times: int) -> None:
+        super().__init__(env)
+        self.times = times
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        total = 0.0
+        for _ in range(self.times):
+            obs, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return obs, total, bool(terminated), bool(truncated), info
+
+
+def said(error: BaseException) -> str:
+    """An error in one line, with what to do about the usual one."""
+    try:
+        text = one_line(error)
+    except Exception:  # PyOpenGL's errors fail to show themselves where there is no GL library
+        text = "no details"
+    graphics = "EGL" in type(error).__name__ or any(word in text for word in ("EGL", "OpenGL", "GLFW", "GLContext"))
+    hint = "; rendering MuJoCo without a display needs EGL (Debian: apt-get install libegl1)" if graphics else ""
+    return f"{type(error).__name__}: {text}{hint}"

@@ -1,0 +1,1 @@
+"""Networks that look at images."""

@@ -1,0 +1,276 @@
+"""Learning from images through the whole library: it learns, resumes exactly, and its agents travel."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from image_envs import HEIGHT, WIDTH, Dot
+from probes import train_on
+from resume_harness import Forks, compare_runs, make_config
+from test_seeds import assert_same_bits, saved_arrays
+from test_video import decode
+
+from rl_training.algorithms import DQN, SAC
+from rl_training.algorithms.catalogue import learner_class
+from rl_training.cli import load_config
+from rl_training.core.checks import UserError
+from rl_training.core.fields import parse
+from rl_training.core.types import EnvShape
+from rl_training.data.frame_replay import FrameReplay
+from rl_training.envs.factory import EnvSource
+from rl_training.experiment.config import TrainConfig
+from rl_training.models import MLPQNetwork, MLPSACModel
+from rl_training.models.cnn.nature import NatureCNN
+from rl_training.runtime.agents import load_agent
+from rl_training.runtime.closing import record_video
+from rl_training.runtime.fitting import check_fit
+from rl_training.runtime.trainer import train
+from rl_training.runtime.workflows import predict_checkpoint
+
+PIXELS = {"pixels": {"resize_shape": [36, 40], "frame_stack": 2}}
+ATARI = {"atari": {"resize_shape": [36, 36], "noop_max": 3, "terminal_on_life_loss": True}}
+IMAGE = EnvShape((6, 36, 40), "uint8", 2, True, 2)
+
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+def test_the_convolutions_are_those_of_the_paper() -> None:
+    network = NatureCNN((4, 84, 84))
+    assert [tuple(layer.weight.shape) for layer in network.layers] == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3)]
+    assert network.features == 3136 and network(torch.zeros(2, 4, 84, 84, dtype=torch.uint8)).shape == (2, 3136)
+    bound = 1 / np.sqrt(32 * 4 * 4)
+    assert 0.99 * bound < network.layers[1].weight.abs().max() <= bound
+
+
+def test_bytes_become_numbers_from_zero_to_one() -> None:
+    torch.manual_seed(0)
+    network = NatureCNN((1, 36, 36))
+    image = torch.randint(0, 256, (3, 1, 36, 36), dtype=torch.uint8)
+    hidden = image.float() / 255
+    for layer in network.layers:
+        hidden = torch.relu(torch.nn.functional.conv2d(hidden, layer.weight, layer.bias, layer.stride))
+    assert torch.equal(network(image), hidden.flatten(1))
+    assert torch.equal(network(image[0]), network(image[:1])), "a single image comes back as a batch of one"
+
+
+def test_a_dueling_noisy_network_on_images_has_noise_in_every_dense_layer() -> None:
+    network = MLPQNetwork((4, 36, 36), 3, (16,), dueling=True, noisy=True)
+    assert network.noise_size == 2 * (64 + 16) + (16 + 1) + (16 + 3)
+    plain = MLPQNetwork(7, 3, (16,), dueling=True, noisy=True)
+    assert plain.noise_size == (16 + 1) + (16 + 3), "behind a vector the first layer stays plain"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: NatureCNN((3, 35, 84)), "images must be at least 36x36 for this network, got 35x84"),
+        (lambda: NatureCNN((84, 84)), r"obs_shape must be \(channels, height, width\), got \(84, 84\)"),
+        (lambda: NatureCNN((4, 84, 84))(torch.zeros(2, 3, 84, 84)), r"takes images of shape \(4, 84, 84\), got"),
+        (lambda: MLPQNetwork((4, 84, 84), 2)(torch.zeros(2, 5)), r"takes images of shape \(4, 84, 84\), got \(2, 5\)"),
+        (lambda: MLPQNetwork(4, 2)(torch.zeros(2, 3, 36, 36)), "an MLP takes vectors"),
+        (lambda: MLPSACModel(4, 2).sample_actions(torch.zeros(2, 3, 36, 36)), "an MLP takes vectors"),
+    ],
+)
+def test_what_does_not_fit_a_network_is_told_in_one_line(call: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        call()
+
+
+def test_updates_on_images_by_hand_and_images_for_an_mlp() -> None:
+    image = {"obs": np.zeros((4, 6, 36, 40), np.uint8), "next_obs": np.ones((4, 6, 36, 40), np.uint8)}
+    rest = {"rewards": np.ones(4), "dones": np.zeros(4)}
+    learner = DQN(q_network=MLPQNetwork((6, 36, 40), 2, (8,)))
+    assert learner.update({**image, **rest, "actions": np.zeros(4, int)}).metrics["loss"] > 0
+    with pytest.raises(UserError, match="an MLP takes vectors"):
+        DQN(q_network=MLPQNetwork(4, 2)).update({**image, **rest, "actions": np.zeros(4, int)})
+    with pytest.raises(UserError, match="an MLP takes vectors"):
+        SAC(model=MLPSACModel(4, 2)).update({**image, **rest, "actions": np.zeros((4, 2))})
+
+
+# --- does the algorithm fit the images? -------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("algo", "shape", "message"),
+    [
+        (
+            "sac",
+            EnvShape((9, 84, 84), "uint8", 1, False),
+            r"sac takes vectors; Some-v0 gives images of shape \(9, 84, 84\)",
+        ),
+        ("dqn", EnvShape((84, 84, 3), "uint8", 2, True), r"images must be \(channels, height, width\); Some-v0 gives"),
+        ("dqn", EnvShape((3, 20, 84), "uint8", 2, True), "images must be at least 36x36 for this network, got 20x84"),
+    ],
+)
+def test_images_that_do_not_fit_are_refused_before_anything_is_built(algo: str, shape: EnvShape, message: str) -> None:
+    cls = learner_class(algo)
+    with pytest.raises(UserError, match=message):
+        check_fit(cls, shape, "Some-v0", parse(cls.settings_type, {}))
+
+
+def test_an_algorithm_for_images_given_vectors_is_told_how_to_get_them() -> None:
+    class Pixels(learner_class("dqn")):  # type: ignore[misc]
+        name, image_observations, any_observations = "pixels_only", True, False
+
+    with pytest.raises(UserError, match=r"pixels_only takes images; Some-v0 gives vectors of shape \(4,\)"):
+        check_fit(Pixels, EnvShape((4,), "float32", 2, True), "Some-v0", Pixels.settings_type())
+
+
+# --- learning ---------------------------------------------------------------------------------------------------------
+class BrightOrDark(gym.Env[np.ndarray, int]):
+    """One step: at a bright image action 1 pays, at a dark one action 0; Q is 1 or 0."""
+
+    observation_space = spaces.Box(0, 255, (1, 36, 36), np.uint8)
+    action_space = spaces.Discrete(2)
+    time_limit = None
+
+    def __init__(self, discrete: bool = True) -> None:
+        self.bright = False
+
+    def _image(self) -> np.ndarray:
+        return np.full((1, 36, 36), 200 * self.bright, np.uint8)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.bright = bool(self.np_random.integers(2))
+        return self._image(), {}
+
+    def step(self, action: int) -> Any:
+        return self._image(), float(action == self.bright), True, False, {}
+
+
+@pytest.mark.parametrize("algo", ["dqn", "rainbow_dqn"])
+def test_values_are_learned_from_images(algo: str, tmp_path: Path) -> None:
+    settings = {
+        "hidden_sizes": (16,),
+        "learning_rate": 1e-3,
+        "num_quantiles": 5,
+        "num_atoms": 21,
+        "v_min": -2.0,
+        "v_max": 2.0,
+    }
+    names = {field.name for field in dataclasses.fields(learner_class(algo).settings_type)}
+    wanted = {name: value for name, value in settings.items() if name in names}
+    learner = train_on(BrightOrDark, algo, tmp_path, steps=300, batch_size=16, **wanted)  # type: ignore[arg-type]
+    for bright in (0, 1):
+        image = torch.full((1, 1, 36, 36), 200 * bright, dtype=torch.uint8)
+        values = learner.model.action_values(image)[0].detach()  # type: ignore[operator]
+        assert values.tolist() == pytest.approx([1.0 - bright, float(bright)], abs=0.25)
+
+
+# --- whole runs -------------------------------------------------------------------------------------------------------
+def dot_config(quick_config: Any, algo: str, path: Path, algo_kwargs: Any = None, **changes: Any) -> TrainConfig:
+    env = {"env_id": "<Dot>", "env_kwargs": {"wrappers": PIXELS}}
+    return quick_config(algo, path, {"hidden_sizes": (8,), **(algo_kwargs or {})}, **{**env, **changes})
+
+
+@pytest.mark.parametrize("algo", ["dqn", "rainbow_dqn"])
+def test_a_seed_among_many_learns_from_images_as_alone(algo: str, quick_config: Any, tmp_path: Path) -> None:
+    def run(*seeds: int) -> Any:
+        settings = {"batch_size": 7, "n_step": 2, "learning_starts": 60}
+        changes = {"seeds": seeds, "num_envs": 2, "eval_episodes": 0, "total_timesteps": 100}
+        config = dot_config(quick_config, algo, tmp_path, settings, **changes)
+        return train(config, env_factory=lambda **kwargs: Dot(**kwargs, limit=9), show_progress=False)
+
+    together = run(4, 0, 9)
+    assert_same_bits(saved_arrays(together, 2), saved_arrays(run(9), 0))
+
+
+def test_an_agent_that_sees_travels_as_one_file(quick_config: Any, tmp_path: Path) -> None:
+    from rl_training.runtime.callbacks import Callback
+
+    class Keep(Callback):
+        def on_end(self, session: Any) -> None:
+            self.agent, self.replay = session.agent, session.replay
+
+    keep = Keep()
+    result = train(dot_config(quick_config, "dqn", tmp_path), callbacks=[keep], env_factory=Dot, show_progress=False)
+    assert type(keep.replay) is FrameReplay and keep.replay.stack == 2 and "obs" not in keep.replay.storage
+    path = keep.agent.save(tmp_path / "agent")
+    agent = load_agent(path)
+    images = np.random.default_rng(0).integers(0, 256, (5, *IMAGE.obs_shape), dtype=np.uint8)
+    batch = agent.predict(images)
+    assert batch.tolist() == keep.agent.predict(images).tolist()
+    one = agent.predict(images[3])
+    assert type(one) is int and one == batch[3] and agent.predict(images[3].tolist()) == one
+    assert predict_checkpoint(result.checkpoint_path, images[3]) == one
+    for wrong, message in (
+        (images[0, 0], r"observation must be of shape \(6, 36, 40\)"),
+        (images[0] / 255, "observation must be an image of whole numbers from 0 to 255"),
+    ):
+        with pytest.raises(UserError, match=message):
+            agent.predict(wrong)
+    source = EnvSource("<Dot>", {"wrappers": PIXELS}, lambda **kwargs: Dot(**kwargs, limit=8))
+    video, returns = record_video(agent, source, tmp_path / "video.webm")
+    assert decode(video)[1].shape[1:3] == (HEIGHT, WIDTH), "in full size, not as the agent sees it"
+    assert len(returns) == 1
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    server = Forks()
+    yield server
+    server.close()
+
+
+def image_config(algo: str, env_id: str, wrappers: Any, **settings: Any) -> TrainConfig:
+    config = make_config(algo, wanted={"hidden_sizes": (8,), "batch_size": 4, **settings})
+    limit = {"max_episode_steps": 13} if "pixels" in wrappers else {"max_episode_steps": 29}
+    return dataclasses.replace(config, env_id=env_id, env_kwargs={**limit, "wrappers": wrappers})
+
+
+CUTS: dict[str, dict[str, Any]] = {
+    "mid-episode": {"at": "mid_episode", "n": 57, "save": True},
+    "at an episode's end": {"at": "episode_end", "n": 39, "save": True},
+    "after the ring wrapped": {"at": "step", "n": 95, "save": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("algo", "env_id", "wrappers", "settings"),
+    [
+        ("dqn", "CartPole-v1", {**PIXELS, "action_repeat": 2}, {"n_step": 3}),
+        ("rainbow_dqn", "ALE/Breakout-v5", ATARI, {}),
+    ],
+)
+def test_cut_and_resumed_equals_uncut(
+    algo: str, env_id: str, wrappers: Any, settings: Any, forks: Forks, tmp_path: Path
+) -> None:
+    if env_id.startswith("ALE/"):
+        pytest.importorskip("ale_py")
+    config = image_config(algo, env_id, wrappers, **settings)
+    expected = forks.train(config, tmp_path / "whole")
+    for number, how in enumerate(CUTS.values()):
+        where = forks.cut(config, tmp_path / str(number), **how)
+        assert where["updates"] > 0
+        assert compare_runs(expected, forks.resume(tmp_path / str(number))) == []
+
+
+@pytest.mark.parametrize("what", ["frames", "final_frames"])
+def test_forgotten_frames_are_noticed(what: str, forks: Forks, tmp_path: Path) -> None:
+    config = image_config("dqn", "CartPole-v1", PIXELS)
+    expected = forks.train(config, tmp_path / "whole")
+    forks.cut(config, tmp_path / "cut", at="mid_episode", n=57, save=True)
+    differences = compare_runs(expected, forks.resume(tmp_path / "cut", {"zero": what}))
+    assert any(line.startswith("learner.safetensors:params.") for line in differences)
+
+
+# --- Atari ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["pong", "breakout"])
+def test_the_packaged_atari_configs_train(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("ale_py")
+    config = load_config(f"configs/dqn/{name}.yaml")
+    settings = {**config.algo_kwargs, "buffer_capacity": 200, "learning_starts": 40, "batch_size": 4}
+    wrappers = config.env_kwargs["wrappers"]["atari"]
+    assert wrappers["repeat_action_probability"] == 0.25 and wrappers["frame_skip"] == 4
+    quick = {"total_timesteps": 64, "num_envs": 2, "workers": 0, "threads": 1, "eval_episodes": 1, "compile": "off"}
+    output = {"output_dir": tmp_path, "device": "cpu", "video": False, "report": False}
+    limited = {**config.env_kwargs, "max_episode_steps": 20}
+    small = dataclasses.replace(config, **quick, **output, algo_kwargs=settings, env_kwargs=limited)
+    result = train(small, show_progress=False)
+    assert result.metrics["gradient_steps"] == 6 and np.isfinite(result.metrics["eval_return_mean"])
