@@ -40,7 +40,7 @@ wheel-test: $(STAMP) ## build the wheel and use it away from the checkout
 learn: $(STAMP) ## the learning proofs (hours on a CPU, minutes on a GPU), results in benchmarks/results
 	$(BIN)/python benchmarks/learn.py all
 
-bench-cpu: $(STAMP) $(PEERS)/.installed ## training speed, taking turns with stable-baselines3 on the same cores
+bench-cpu: $(STAMP) $(PEERS)/.installed ## training speed, taking turns with other libraries on the same cores
 	$(BIN)/python benchmarks/bench_cpu.py --peer-python $(PEERS)/bin/python --output benchmarks/results/cpu-speed.json
 
 bench-gpu: $(STAMP) ## updates per second on a GPU
@@ -52,7 +52,7 @@ bench-disk: $(STAMP) ## memory of the replay and of a long run, cost of a checkp
 
 $(PEERS)/.installed: constraints.txt
 	@$(PYTHON) -m venv $(PEERS)
-	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt torch gymnasium mujoco imageio packaging stable-baselines3==2.9.2
+	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt torch gymnasium mujoco imageio packaging stable-baselines3==2.9.2 sb3-contrib==2.9.2 sbx-rl==0.28.0 tianshou==2.0.1
 	@touch $@
 
 kill-campaign: $(STAMP) ## 200 random kills of training over every algorithm: nothing lost, equal ends (10 minutes)

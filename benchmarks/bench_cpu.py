@@ -1,7 +1,7 @@
-"""Environment steps per second, end to end, taking turns with stable-baselines3 on the same cores.
+"""Environment steps per second, end to end, taking turns with other libraries on the same cores.
 
 python benchmarks/bench_cpu.py --peer-python PATH [--rounds 8] [--output FILE]
-The peer lives in its own virtual environment (`make bench-cpu` makes it).
+The peers live in a virtual environment of their own (`make bench-cpu` makes it).
 """
 
 from __future__ import annotations
@@ -13,21 +13,62 @@ import platform
 import statistics
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# name: (algorithm, environment, our settings, the peer's settings), as close to each other as the two allow
+
+
+@dataclass(frozen=True)
+class Peer:
+    library: str
+    algo: str
+    settings: list[str]
+    script: str = "side_sb3.py"
+
+
+@dataclass(frozen=True)
+class Task:
+    """The same work for both sides, as close as the two allow."""
+
+    algo: str
+    env_id: str
+    settings: list[str]
+    peers: list[Peer]
+    stretch: int = 400  # environment steps of a turn
+
+
+COMMON = ["learning_starts=200", "batch_size=256"]  # both sides call them so
 TASKS = {
-    "sac-halfcheetah": (
-        "sac", "HalfCheetah-v5",
-        ["learning_starts=200", "batch_size=256", "hidden_sizes=[256,256]", "buffer_capacity=1000000"],
-        ["learning_starts=200", "batch_size=256", "buffer_size=1000000"],
+    "sac-halfcheetah": Task(
+        "sac", "HalfCheetah-v5", [*COMMON, "hidden_sizes=[256,256]", "buffer_capacity=1000000"],
+        [Peer("stable_baselines3", "SAC", [*COMMON, "buffer_size=1000000"])],
     ),
-    "dqn-cartpole": (
+    "dqn-cartpole": Task(
         "dqn", "CartPole-v1",
         ["learning_starts=200", "batch_size=64", "hidden_sizes=[64,64]", "train_frequency=1",
          "gradient_updates_per_step=1", "buffer_capacity=100000"],
-        ["learning_starts=200", "batch_size=64", "train_freq=1", "gradient_steps=1", "buffer_size=100000"],
+        [Peer("stable_baselines3", "DQN",
+              ["learning_starts=200", "batch_size=64", "train_freq=1", "gradient_steps=1", "buffer_size=100000"])],
+    ),
+    "tqc-halfcheetah": Task(
+        "tqc", "HalfCheetah-v5",
+        [*COMMON, "hidden_sizes=[256,256]", "critic_hidden_sizes=[256,256]", "num_critics=2", "num_quantiles=25",
+         "top_quantiles_to_drop_per_net=2"],
+        [Peer("sb3_contrib", "TQC", [*COMMON, "top_quantiles_to_drop_per_net=2",
+                                     'policy_kwargs={"n_critics":2,"n_quantiles":25,"net_arch":[256,256]}'])],
+    ),
+    "redq-hopper": Task(
+        "redq", "Hopper-v5",
+        [*COMMON, "hidden_sizes=[256,256]", "num_critics=10", "subset_size=2", "gradient_updates_per_step=20"],
+        [
+            # SBX has no REDQ: its SAC with ten critics evaluates all ten in the target.
+            Peer("sbx", "SAC", [*COMMON, "gradient_steps=20", "policy_delay=20",
+                                'policy_kwargs={"n_critics":10,"net_arch":[256,256]}']),
+            Peer("tianshou", "REDQ", [*COMMON, "ensemble_size=10", "subset_size=2", "updates_per_step=20"],
+                 "side_tianshou.py"),
+        ],
+        stretch=60,
     ),
 }  # fmt: skip
 
@@ -52,26 +93,31 @@ class Side:
         self.process.wait()
 
 
-def compare(task: str, peer_python: str, rounds: int, stretch: int) -> dict[str, object]:
-    algo, env_id, ours, theirs = TASKS[task]
-    common = [algo, env_id, "400", str(stretch)]
-    sides = [
-        Side(sys.executable, "side_ours.py", [*common, *ours]),
-        Side(peer_python, "side_sb3.py", [*common, *theirs]),
-    ]
+def compare(name: str, peer_python: str, rounds: int, stretch: int | None) -> list[dict[str, object]]:
+    task = TASKS[name]
+    turns = [task.env_id, "400", str(stretch or task.stretch)]
+    sides = [Side(sys.executable, "side_ours.py", [task.algo, *turns, *task.settings])]
     try:
-        pairs = [(sides[0].run(), sides[1].run()) for _ in range(rounds)]
+        for peer in task.peers:
+            sides.append(Side(peer_python, peer.script, [peer.library, peer.algo, *turns, *peer.settings]))
+        rates = [[side.run() for side in sides] for _ in range(rounds)]
     finally:
         for side in sides:
             side.stop()
-    ratios = [a / b for a, b in pairs]
-    return {
-        "task": task,
-        "ours_steps_per_s": statistics.median(a for a, _ in pairs),
-        "sb3_steps_per_s": statistics.median(b for _, b in pairs),
-        "ratio_median": statistics.median(ratios),
-        "ratios": [round(ratio, 3) for ratio in ratios],
-    }
+    results: list[dict[str, object]] = []
+    for number, peer in enumerate(task.peers, 1):
+        ratios = [row[0] / row[number] for row in rates]
+        results.append(
+            {
+                "task": name,
+                "peer": f"{peer.library} {peer.algo}",
+                "ours_steps_per_s": statistics.median(row[0] for row in rates),
+                "peer_steps_per_s": statistics.median(row[number] for row in rates),
+                "ratio_median": statistics.median(ratios),
+                "ratios": [round(ratio, 3) for ratio in ratios],
+            }
+        )
+    return results
 
 
 def main() -> None:
@@ -79,14 +125,14 @@ def main() -> None:
     parser.add_argument("--peer-python", required=True)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--stretch", type=int, default=400)
+    parser.add_argument("--stretch", type=int, help="environment steps of a turn; by default each task's own")
     parser.add_argument("--output", type=Path)
     words = parser.parse_args()
     results = {"machine": {"platform": platform.platform(), "cores": os.cpu_count()}, "comparisons": []}
     for task in words.tasks:
-        result = compare(task, words.peer_python, words.rounds, words.stretch)
-        results["comparisons"].append(result)  # type: ignore[attr-defined]
-        print(json.dumps(result), flush=True)
+        for result in compare(task, words.peer_python, words.rounds, words.stretch):
+            results["comparisons"].append(result)  # type: ignore[attr-defined]
+            print(json.dumps(result), flush=True)
     if words.output:
         words.output.write_text(json.dumps(results, indent=1) + "\n")
 

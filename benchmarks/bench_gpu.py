@@ -1,6 +1,6 @@
-"""Updates per second on a GPU: one captured graph per step, one seed or many.
+"""Updates per second on a GPU: one captured graph per step of the loop, one seed or many.
 
-python benchmarks/bench_gpu.py [--device cuda] [--seeds 1 16 64] [--updates 2000]
+python benchmarks/bench_gpu.py [--algo sac] [--device cuda] [--seeds 1 16 64] [--updates 2000]
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from typing import Any
 
 import torch
 
-from rl_training.algorithms.base import Learner
-from rl_training.algorithms.sac import SAC, SACSettings
+from rl_training.algorithms.catalogue import learner_class
 from rl_training.core.types import EnvShape
 from rl_training.data.replay_buffer import ReplayBuffer
 
@@ -30,34 +30,41 @@ def filled_replay(seeds: int, device: str) -> ReplayBuffer:
     return replay
 
 
-def measure(seeds: int, device: str, compiled: bool, updates: int) -> dict[str, float]:
+def measure(algo: str, seeds: int, device: str, compiled: bool, updates: int) -> dict[str, Any]:
     torch.set_float32_matmul_precision("high")
-    learner: Learner = SAC.create(HALF_CHEETAH, SACSettings(), range(seeds), device=device, compiled=compiled)
+    cls = learner_class(algo)
+    settings = cls.settings_type()
+    learner = cls.create(HALF_CHEETAH, settings, range(seeds), device=device, compiled=compiled)
+    per_step = settings.gradient_updates_per_step
+    steps = updates // per_step // 5
     replay = filled_replay(seeds, device)
     started = time.perf_counter()
     for step in range(10):
-        learner.train(replay, 1, step)
+        learner.train(replay, per_step, step)
     torch.cuda.synchronize()
     ready = time.perf_counter() - started
     rates = []
     for _ in range(5):
         started = time.perf_counter()
-        for step in range(updates // 5):
-            learner.train(replay, 1, step)
+        for step in range(steps):
+            learner.train(replay, per_step, step)
         torch.cuda.synchronize()
-        rates.append(updates // 5 / (time.perf_counter() - started))
+        rates.append(steps * per_step / (time.perf_counter() - started))
     rate = sorted(rates)[2]
     return {
+        "algo": algo,
         "seeds": seeds,
         "compiled": compiled,
         "updates_per_s": rate,
         "seeds_x_updates_per_s": seeds * rate,
+        "steps_per_s": rate / per_step,  # of the loop, were its environments free
         "ready_s": ready,
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--algo", default="sac")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 16, 64])
     parser.add_argument("--updates", type=int, default=2000)
@@ -65,7 +72,7 @@ def main() -> None:
     words = parser.parse_args()
     for compiled in (False, True) if words.eager else (True,):
         for seeds in words.seeds:
-            print(json.dumps(measure(seeds, words.device, compiled, words.updates)), flush=True)
+            print(json.dumps(measure(words.algo, seeds, words.device, compiled, words.updates)), flush=True)
 
 
 if __name__ == "__main__":

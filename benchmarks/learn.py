@@ -1,6 +1,7 @@
 """Learning proofs: train several seeds as one program, evaluate their best and final agents on fresh episodes.
 
 python benchmarks/learn.py NAME [--device auto] [--output benchmarks/results]     (NAME: one of PROOFS, or all)
+With --runs FOLDER --minutes N it stops after a while, saved, and goes on where it was when called again.
 Writes <output>/<name>.json (every number), <name>.svg (the curve) and renews the table in <output>/README.md.
 """
 
@@ -16,11 +17,16 @@ from typing import Any
 
 from rl_training.cli import load_config
 from rl_training.core.statistics import summarize
+from rl_training.core.types import TrainResult
 from rl_training.experiment.charts import CHART_CSS, Point, Series, line_chart
+from rl_training.experiment.checkpointing import load_checkpoint
+from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.registry import get_algorithm_spec
 from rl_training.experiment.runs import versions
 from rl_training.runtime.agents import load_agent
-from rl_training.runtime.workflows import env_source, evaluate_agent
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.session import Session
+from rl_training.runtime.workflows import env_source, evaluate_agent, resume_training
 
 
 @dataclass(frozen=True)
@@ -54,19 +60,52 @@ PROOFS = {
         "configs/sac/halfcheetah.yaml", 16, 10, 3900.0, "4,601 (RL Zoo) to 4,926 (Dopamine) at 100k steps",
         {"total_timesteps": 100_000},
     ),
+    "td3-pendulum": Proof("configs/td3/pendulum.yaml", 8, 100, -200.0, "-152 +- 90 (RL Zoo, 20k steps)"),
+    "tqc-pendulum": Proof("configs/tqc/pendulum.yaml", 8, 100, -200.0, "-151 +- 88 (RL Zoo, 20k steps)"),
+    "redq-pendulum": Proof("configs/redq/pendulum.yaml", 8, 100, -200.0, "none published (SAC: -157, RL Zoo)"),
+    "td3-halfcheetah-200k": Proof(
+        "configs/td3/halfcheetah.yaml", 8, 10, 6000.0, "6,995 (RL Zoo's curve at 200k steps, one run)"
+    ),
+    "tqc-halfcheetah-200k": Proof(
+        "configs/tqc/halfcheetah.yaml", 8, 10, 5700.0, "6,697 (RL Zoo's curve at 200k steps, one run)"
+    ),
+    "redq-hopper-125k": Proof(
+        "configs/redq/hopper.yaml", 5, 10, 3200.0, "3,517 (the paper); 3,342 +- 45 (nnabla-rl) at 125k steps"
+    ),
 }  # fmt: skip
 
 
-def prove(name: str, device: str) -> dict[str, Any]:
+class StopAfter(Callback):
+    """Ends a stretch of a run; resuming gives the bits of a run that was never stopped."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.monotonic() + seconds
+
+    def on_step(self, session: Session) -> bool | None:
+        return False if time.monotonic() > self.end else None
+
+
+def train_or_go_on(config: TrainConfig, minutes: float | None) -> TrainResult:
+    callbacks = [] if minutes is None else [StopAfter(60 * minutes)]
+    begun = sorted(config.output_dir.glob("*/run.json"))
+    if begun:
+        return resume_training(begun[-1].parent, callbacks=callbacks)
+    return get_algorithm_spec(config.algo).train_fn(config, None, callbacks)
+
+
+def prove(name: str, device: str, runs: Path | None, minutes: float | None) -> dict[str, Any] | None:
+    """None if the time was up before the end of training."""
     proof = PROOFS[name]
     with tempfile.TemporaryDirectory() as folder:
         config = load_config(
-            proof.config, ["video=false", "checkpoint_interval=1000000"], output_dir=folder, device=device,
-            seeds=list(range(proof.seeds)), **proof.changes,
+            proof.config, ["video=false", "checkpoint_interval=1000000"], output_dir=str((runs or Path(folder)) / name),
+            device=device, seeds=list(range(proof.seeds)), **proof.changes,
         )  # fmt: skip
-        started = time.monotonic()
-        result = get_algorithm_spec(config.algo).train_fn(config)
-        seconds = time.monotonic() - started
+        result = train_or_go_on(config, minutes)
+        if result.metrics["global_step"] < config.total_timesteps:
+            print(f"{name}: saved at step {result.metrics['global_step']} of {config.total_timesteps}", flush=True)
+            return None
+        seconds = load_checkpoint(result.checkpoint_path).state["elapsed"]  # of all stretches
         fresh: dict[str, dict[str, float]] = {"best": {}, "final": {}}
         for kind, means in fresh.items():
             for seed in config.seed_list:
@@ -161,11 +200,17 @@ def main() -> None:
     parser.add_argument("names", nargs="+", choices=[*PROOFS, "all"])
     parser.add_argument("--device", default="auto")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--runs", type=Path, help="keep the runs here, and go on with those that are there")
+    parser.add_argument("--minutes", type=float, help="stop, saved, after so many (needs --runs)")
     words = parser.parse_args()
+    if words.minutes is not None and words.runs is None:
+        parser.error("--minutes needs --runs, where the run can go on")
     words.output.mkdir(parents=True, exist_ok=True)
     failed = []
     for name in PROOFS if "all" in words.names else words.names:
-        result = prove(name, words.device)
+        result = prove(name, words.device, words.runs, words.minutes)
+        if result is None:
+            continue
         (words.output / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
         (words.output / f"{name}.svg").write_text(curve_svg(result))
         best, final = result["summary"]["best"], result["summary"]["final"]

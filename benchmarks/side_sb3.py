@@ -1,13 +1,16 @@
-"""stable-baselines3's side of a comparison, run with an interpreter that has it."""
+"""The side of stable-baselines3 and of libraries with its interface (sb3_contrib, sbx), run with their interpreter:
+
+side_sb3.py LIBRARY CLASS ENV WARM_UP STRETCH [setting=value …]
+"""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
 
 import gymnasium as gym
-import stable_baselines3
 import torch
 from pacer import Pacer
 from stable_baselines3.common.callbacks import BaseCallback
@@ -24,10 +27,12 @@ class Turns(BaseCallback):
 
 
 def main() -> None:
-    algo, env_id, warm_up, stretch, *settings = sys.argv[1:]
+    library, algo, env_id, warm_up, stretch, *settings = sys.argv[1:]
     values = {key: json.loads(value) for key, _, value in (word.partition("=") for word in settings)}
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    model = getattr(stable_baselines3, algo.upper())("MlpPolicy", gym.make(env_id), seed=0, device="cpu", **values)
+    model = getattr(importlib.import_module(library), algo)(
+        "MlpPolicy", gym.make(env_id), seed=0, device="cpu", **values
+    )
     model.learn(1_000_000, callback=Turns(Pacer(int(warm_up), int(stretch))))
 
 

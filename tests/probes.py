@@ -24,6 +24,7 @@ SETTINGS: dict[str, Any] = {
     "alpha": 1e-3,
     "batch_size": 32,
     "buffer_capacity": 400,
+    "critic_hidden_sizes": (16,),
     "dataset_kind": "random",
     "dataset_size": 400,
     "epsilon_end": 0.3,

@@ -72,15 +72,32 @@ def test_capturing_leaves_no_trace(name: str) -> None:
     """Warm-up updates before a capture are undone: the first replay starts from the initial parameters."""
     learner, replay = make(name, [0], False)
     before = {key: value.clone() for key, value in learner.state_dict().items()}
-    learner.engine._capture(replay, 16, learner.noise(16), (learner.engine.pattern(1),))
+    learner.training.capture(replay, 16, learner.noise(16), (learner.engine.pattern(1),))
     after = learner.state_dict()
     assert all(torch.equal(before[key], after[key].to(before[key].device)) for key in before)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_updates_of_a_step_are_one_graph(compiled: bool) -> None:
+    """Twenty of the critics and one of the actor, with the numbers of twenty replays of one update each."""
+    together, replay = make("redq", [3, 4], compiled)
+    apart, replay_too = make("redq", [3, 4], compiled)
+    for step in range(3):
+        together.train(replay, 20, step)
+        for _ in range(20):
+            apart.train(replay_too, 1, step)
+    assert [len(key[2]) for key in together.training.programs if key[-1] == "graph"] == [20]
+    assert together.update_count == int(together.engine.count_tensor) == apart.update_count == 60
+    assert (parameters(together, 1) - parameters(apart, 1)).abs().max() < TOLERANCE
+    together.train(replay, 80, 3)  # four environments at once: four replays of the same graph
+    assert len([key for key in together.training.programs if key[-1] == "graph"]) == 1
 
 
 @pytest.mark.parametrize("name", algorithm_names())
 @pytest.mark.parametrize("compile_mode", ["off", "on"])
 def test_resume_is_exact(name: str, compile_mode: str, quick_config, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     changes = {"device": "cuda", "compile": compile_mode, "total_timesteps": 137, "checkpoint_interval": 61}
+    changes["algo_kwargs"] = {"normalize_observations": not learner_class(name).image_observations}
     whole = train(quick_config(name, tmp_path / "whole", **changes), show_progress=False)
 
     class StopAt97:

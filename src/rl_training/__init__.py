@@ -8,10 +8,22 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from rl_training.api import C51DQN, DQN, QRDQN, SAC, ManagedAlgorithm, RainbowDQN
+    from rl_training.api import C51DQN, DQN, QRDQN, REDQ, SAC, TD3, TQC, ManagedAlgorithm, RainbowDQN
     from rl_training.experiment.config import TrainConfig
 
-__all__ = ["C51DQN", "DQN", "QRDQN", "SAC", "ManagedAlgorithm", "RainbowDQN", "TrainConfig", "__version__"]
+__all__ = [
+    "C51DQN",
+    "DQN",
+    "QRDQN",
+    "REDQ",
+    "SAC",
+    "TD3",
+    "TQC",
+    "ManagedAlgorithm",
+    "RainbowDQN",
+    "TrainConfig",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,9 +12,25 @@ if TYPE_CHECKING:
     from rl_training.algorithms.dqn import DQN, dqn_loss
     from rl_training.algorithms.qr_dqn import QRDQN
     from rl_training.algorithms.rainbow_dqn import RainbowDQN
+    from rl_training.algorithms.redq import REDQ, redq_loss
     from rl_training.algorithms.sac import SAC, sac_loss
+    from rl_training.algorithms.td3 import TD3
+    from rl_training.algorithms.tqc import TQC, tqc_loss
 
-__all__ = ["C51DQN", "DQN", "QRDQN", "SAC", "RainbowDQN", "dqn_loss", "sac_loss"]
+__all__ = [
+    "C51DQN",
+    "DQN",
+    "QRDQN",
+    "REDQ",
+    "SAC",
+    "TD3",
+    "TQC",
+    "RainbowDQN",
+    "dqn_loss",
+    "redq_loss",
+    "sac_loss",
+    "tqc_loss",
+]
 
 
 def __getattr__(name: str) -> Any:

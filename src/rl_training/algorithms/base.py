@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from rl_training.algorithms.normalizer import GROUP, ObservationNormalizer
+from rl_training.algorithms.settings import OffPolicySettings
 from rl_training.core.checks import require
-from rl_training.core.fields import above, at_least, check, one_of, setting, within
 from rl_training.core.rng import stream
 from rl_training.core.schedules import Every, linear
 from rl_training.core.types import EnvShape, UpdateResult
@@ -21,10 +21,9 @@ from rl_training.engine.engine import LARGEST_COUNT, Engine
 from rl_training.engine.groups import Params
 from rl_training.engine.networks import Network, has_convolutions
 from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Metrics, Noise, NoiseSpec, Phase, Source
+from rl_training.engine.training import Training
 
 Array = NDArray[Any]
-MAX_LAYERS = 100
-MAX_UPDATES = 10_000  # their batches are drawn together
 __all__ = [
     "ROW_ERRORS",
     "Batch",
@@ -40,31 +39,6 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class OffPolicySettings:
-    """Settings every off-policy algorithm has; each algorithm's own dataclass gives its defaults and their source."""
-
-    buffer_capacity: int = setting(1_000_000, at_least(1))
-    batch_size: int = setting(256, at_least(1))
-    learning_starts: int = setting(100, at_least(0))  # uniformly random actions and no updates until then
-    train_frequency: int = setting(1, at_least(1))  # transitions between trainings
-    gradient_updates_per_step: int = setting(1, at_least(1))  # updates per training
-    hidden_sizes: tuple[int, ...] = setting((256, 256))
-    learning_rate: float = setting(3e-4, above(0))
-    learning_rate_schedule: str = setting("constant", one_of("constant", "linear"))  # linear: to zero at the end
-    max_grad_norm: float | None = setting(None, above(0))  # per seed, over the groups of a phase
-    adam_eps: float = setting(1e-8, above(0))
-    gamma: float = setting(0.99, within(0, 1))
-
-    def __post_init__(self) -> None:
-        check(self)
-        require(self.batch_size <= self.buffer_capacity, "batch_size", f"<= buffer_capacity ({self.buffer_capacity})")
-        require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", "sizes >= 1")
-        require(len(self.hidden_sizes) <= MAX_LAYERS, "hidden_sizes", f"at most {MAX_LAYERS} sizes")
-        updates = self.gradient_updates_per_step
-        require(updates <= MAX_UPDATES, "gradient_updates_per_step", f"<= {MAX_UPDATES}, got {updates}")
-
-
 class Learner:
     """One algorithm for one seed or many. A subclass writes the losses; the engine does the rest."""
 
@@ -75,6 +49,7 @@ class Learner:
     any_observations: ClassVar[bool] = False  # images or vectors: the networks are made to fit
     settings_type: ClassVar[type[OffPolicySettings]] = OffPolicySettings
     targets: ClassVar[Mapping[str, str]] = {}  # target group -> the group it follows
+    target_phase: ClassVar[int] = 0  # the phase whose updates move the targets, where they follow by `tau`
 
     def __init__(
         self,
@@ -92,11 +67,12 @@ class Learner:
         models = [model] if isinstance(model, nn.Module) else list(model)
         self.model = models[0]
         self._check_no_buffers()
+        self.normalizer = self._make_normalizer()
         members = self._members(models)
         self.networks = {group: Network(module) for group, module in self.modules(self.model).items()}
         tau = getattr(self.settings, "tau", None)
         self.engine = Engine(
-            self.phases(),
+            [self.normalizer.for_phase(phase) if self.normalizer else phase for phase in self.phases()],
             members,
             seeds=self.seeds,
             device=self.device,
@@ -104,13 +80,16 @@ class Learner:
             backend=backend,
             polyak=self.targets if tau is not None else {},
             tau=tau or 0.0,
+            polyak_phase=self.target_phase,
             max_grad_norm=self.settings.max_grad_norm,
             adam_eps=self.settings.adam_eps,
             # With a seed axis a convolution becomes a grouped one, which on a CPU rounds differently and is no faster.
             looped=self.device.type == "cpu" and has_convolutions(self.model),
         )
         self.last_step = 0  # the environment step of the newest update: hard target copies count by it
-        self.acting = Acting(self.engine)
+        self.acting, self.training = Acting(self.engine), Training(self.engine)
+        wrap = self.normalizer.for_policy if self.normalizer else lambda policy: policy
+        self._greedy, self._explore = wrap(self.greedy), wrap(self.explore)
         self.set_progress(0.0)
         self._tie_model()
 
@@ -132,14 +111,19 @@ class Learner:
                 models.append(cls.build_model(shape, settings))
         return cls(model=models, settings=settings, seeds=seeds, device=device, compiled=compiled)
 
-    @classmethod
-    def takes(cls, images: bool) -> bool:
-        return cls.any_observations or cls.image_observations == images
-
     # --- what a subclass says ------------------------------------------------------------------------------------
     @classmethod
     def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
         raise NotImplementedError
+
+    @classmethod
+    def takes(cls, images: bool) -> bool:
+        return cls.any_observations or cls.image_observations == images
+
+    @classmethod
+    def settings_for(cls, settings: Any, env_id: str) -> Any:
+        """The settings with what an algorithm's authors chose for this task, where the user left it open."""
+        return settings
 
     def modules(self, model: nn.Module) -> dict[str, nn.Module]:
         """The networks, by the name of their parameter group."""
@@ -177,12 +161,12 @@ class Learner:
     # --- acting --------------------------------------------------------------------------------------------------
     def act_greedy(self, obs: Array) -> Array:
         """(seeds, rows, *obs) -> (seeds, rows, ...) actions in the library's units."""
-        return self.acting("greedy", self.greedy, obs)
+        return self.acting("greedy", self._greedy, obs)
 
     def act_explore(self, obs: Array, step: int, progress: float) -> Array:
         rows = obs.shape[1]
         amount = np.full((len(self.seeds), 1), self.exploration(progress), np.float32)
-        return self.acting("explore", self.explore, obs, self._explore_noise(step, rows), amount)
+        return self.acting("explore", self._explore, obs, self._explore_noise(step, rows), amount)
 
     def act_randomly(self, step: int, rows: int) -> Array:
         """Uniform over the action space."""
@@ -198,6 +182,11 @@ class Learner:
     @property
     def action_dim(self) -> int:
         return int(self.model.action_dim)  # type: ignore[arg-type]
+
+    def observe(self, obs: Array) -> None:
+        """(seeds, rows, *obs): the loop shows every observation once, in order, before acting on it."""
+        if self.normalizer is not None:
+            self.normalizer.observe(obs, self.engine)
 
     # --- learning ------------------------------------------------------------------------------------------------
     def set_progress(self, progress: float) -> None:
@@ -216,7 +205,7 @@ class Learner:
         """`count` updates on batches drawn from `source`: the loop's way in."""
         if source.priorities is not None:
             source.priorities.set_beta(linear(self.settings.prioritized_beta_start, 1.0, self.progress))
-        self.engine.train(source, count, self.settings.batch_size, self.noise(self.settings.batch_size))
+        self.training.train(source, count, self.settings.batch_size, self.noise(self.settings.batch_size))
         self._copy_targets(global_step)
 
     def update(self, batch: Mapping[str, Any], global_step: int | None = None) -> UpdateResult:
@@ -247,13 +236,16 @@ class Learner:
 
     # --- state ---------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict[str, Tensor]:
-        return {**self.engine.state_dict(), "last_step": torch.tensor(self.last_step)}
+        normalizer = self.normalizer.state() if self.normalizer is not None else {}
+        return {**self.engine.state_dict(), "last_step": torch.tensor(self.last_step), **normalizer}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         rest = dict(state)
         last_step = rest.pop("last_step")
         if last_step.shape or last_step.dtype != torch.int64 or not 0 <= last_step < LARGEST_COUNT:
             raise ValueError("last_step must be one number >= 0")
+        if self.normalizer is not None:
+            self.normalizer.load({name: rest.pop(name) for name in self.normalizer.state()})
         self.engine.load_state_dict(rest)
         self.last_step = int(last_step)
 
@@ -266,7 +258,16 @@ class Learner:
         members.update({target: members[source] for target, source in self.targets.items()})
         for group, values in self.scalars().items():
             members[group] = [{name: torch.tensor(value) for name, value in values.items()} for _ in models]
+        if self.normalizer is not None:
+            members[GROUP] = self.normalizer.members()
         return members
+
+    def _make_normalizer(self) -> ObservationNormalizer | None:
+        if not self.settings.normalize_observations:
+            return None
+        obs_dim = self.model.obs_dim
+        require(isinstance(obs_dim, int), "normalize_observations", "false for images")
+        return ObservationNormalizer(len(self.seeds), int(obs_dim))  # type: ignore[arg-type]
 
     def _tie_model(self) -> None:
         """The first seed's model shares the engine's memory, so it is always up to date."""

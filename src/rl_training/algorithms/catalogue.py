@@ -17,6 +17,9 @@ ALGORITHMS = {
     "qr_dqn": "rl_training.algorithms.qr_dqn:QRDQN",
     "rainbow_dqn": "rl_training.algorithms.rainbow_dqn:RainbowDQN",
     "sac": "rl_training.algorithms.sac:SAC",
+    "td3": "rl_training.algorithms.td3:TD3",
+    "tqc": "rl_training.algorithms.tqc:TQC",
+    "redq": "rl_training.algorithms.redq:REDQ",
 }
 ENTRY_POINT_GROUP = "rl_training.algorithms"
 

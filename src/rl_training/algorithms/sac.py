@@ -14,6 +14,7 @@ from rl_training.algorithms.base import Batch, Groups, Learner, Metrics, Noise, 
 from rl_training.algorithms.losses import ensemble_squared_error, td_target
 from rl_training.core.fields import at_least, setting, within
 from rl_training.core.types import EnvShape
+from rl_training.engine.groups import Params
 from rl_training.models.mlp_sac import MLPSACModel
 
 
@@ -27,28 +28,28 @@ class SACSettings(OffPolicySettings):
     num_critics: int = setting(2, at_least(1))
 
 
-def critic_term(q_values: Tensor, target: Tensor) -> Tensor:
-    return ensemble_squared_error(q_values, target)
-
-
 def actor_term(alpha: Tensor | float, logprobs: Tensor, q_value: Tensor) -> tuple[Tensor, Tensor]:
     """The policy's loss and its entropy part."""
     entropy_term = (alpha * logprobs).mean()
     return entropy_term - q_value.mean(), entropy_term
 
 
-def sac_loss(values: dict[str, Any]) -> Metrics:
-    """From `q1_values, q2_values, target_q_values, sampled_logprobs, sampled_q1, sampled_q2, alpha`, all computed."""
-    target = values["target_q_values"]
-    actor_loss, entropy_term = actor_term(
-        values["alpha"], values["sampled_logprobs"], torch.minimum(values["sampled_q1"], values["sampled_q2"])
-    )
+def soft_losses(critic_loss: Tensor, target: Tensor, q_value: Tensor, values: Mapping[str, Any]) -> Metrics:
+    """What `sac_loss` and its variants return, from their own critic loss and value of the sampled actions."""
+    actor_loss, entropy_term = actor_term(values["alpha"], values["sampled_logprobs"], q_value)
     return {
-        "critic_loss": critic_term(torch.stack([values["q1_values"], values["q2_values"]]), target),
+        "critic_loss": critic_loss,
         "actor_loss": actor_loss,
         "target_q_mean": target.mean(),
         "entropy_term": entropy_term,
     }
+
+
+def sac_loss(values: Mapping[str, Any]) -> Metrics:
+    """From `q1_values, q2_values, target_q_values, sampled_logprobs, sampled_q1, sampled_q2, alpha`, all computed."""
+    target = values["target_q_values"]
+    critic_loss = ensemble_squared_error(torch.stack([values["q1_values"], values["q2_values"]]), target)
+    return soft_losses(critic_loss, target, torch.minimum(values["sampled_q1"], values["sampled_q2"]), values)
 
 
 class SAC(Learner):
@@ -70,7 +71,12 @@ class SAC(Learner):
 
     def phases(self) -> tuple[Phase, ...]:
         policy_groups = ("actor", "temperature") if self.settings.alpha == "auto" else ("actor",)
-        return (Phase(("critic",), self.critic_loss), Phase(policy_groups, self.policy_loss))
+        return (Phase(("critic",), self.critic_loss), Phase(policy_groups, self.policy_loss, self.policy_every))
+
+    @property
+    def policy_every(self) -> int:
+        """Updates of the critics for each update of the actor and the temperature."""
+        return 1
 
     def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
         shape = (batch_size, self.action_dim)
@@ -80,9 +86,10 @@ class SAC(Learner):
         alpha = groups["temperature"]["log_alpha"].exp()
         # The current policy acts at the next state; only the critics have target copies.
         next_action, logprob = self.networks["actor"](groups["actor"], batch["next_obs"], noise["next_action"])
-        next_q = self.networks["critic"](groups["target"], batch["next_obs"], next_action).amin(0)
-        target = td_target(batch, self.settings.gamma, next_q - alpha * logprob)
-        loss = critic_term(self.networks["critic"](groups["critic"], batch["obs"], batch["actions"]), target)
+        next_value = self.next_value(groups["target"], batch["next_obs"], next_action, noise)
+        entropy_bonus = (alpha * logprob).view(-1, *(1,) * (next_value.ndim - 1))
+        target = td_target(batch, self.settings.gamma, next_value - entropy_bonus)
+        loss = self.critic_term(self.networks["critic"](groups["critic"], batch["obs"], batch["actions"]), target)
         return loss, {"critic_loss": loss, "target_q_mean": target.mean()}
 
     def policy_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
@@ -90,12 +97,25 @@ class SAC(Learner):
         log_alpha = groups["temperature"]["log_alpha"]
         alpha = log_alpha.exp().detach()
         action, logprob = self.networks["actor"](groups["actor"], batch["obs"], noise["action"])
-        q_value = self.networks["critic"](groups["critic"], batch["obs"], action).amin(0)
+        q_value = self.action_value(self.networks["critic"](groups["critic"], batch["obs"], action))
         loss, entropy_term = actor_term(alpha, logprob, q_value)
         metrics = {"actor_loss": loss, "entropy_term": entropy_term, "ent_coef": alpha, "entropy": -logprob.mean()}
         if self.settings.alpha == "auto":
             loss = loss - (log_alpha * (logprob.detach() + self.target_entropy)).mean()
         return loss, metrics
+
+    # --- where the variants differ -------------------------------------------------------------------------------
+    def next_value(self, target: Params, next_obs: Tensor, next_action: Tensor, noise: Noise) -> Tensor:
+        """(batch, ...): what the target critics say of the next action."""
+        return self.networks["critic"](target, next_obs, next_action).amin(0)  # type: ignore[no-any-return]
+
+    def critic_term(self, predicted: Tensor, target: Tensor) -> Tensor:
+        """The loss of the critics' outputs (members, batch, ...) against the target (batch, ...)."""
+        return ensemble_squared_error(predicted, target)
+
+    def action_value(self, predicted: Tensor) -> Tensor:
+        """(batch,): what the actor maximises, from the critics' outputs (members, batch, ...)."""
+        return predicted.amin(0)
 
     @property
     def target_entropy(self) -> float:

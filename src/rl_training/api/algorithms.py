@@ -21,3 +21,15 @@ class RainbowDQN(ManagedAlgorithm):
 
 class SAC(ManagedAlgorithm):
     algo_name = "sac"
+
+
+class TD3(ManagedAlgorithm):
+    algo_name = "td3"
+
+
+class TQC(ManagedAlgorithm):
+    algo_name = "tqc"
+
+
+class REDQ(ManagedAlgorithm):
+    algo_name = "redq"

@@ -7,26 +7,94 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch._dynamo import lookup_backend
 
 
 def compile_once(function: Callable[..., Any], backend: str = "inductor") -> Callable[..., Any]:
     """Compiled at the first call, which fixes all shapes; later calls must bring the same ones.
 
-    A code object of its own, since Dynamo counts recompilations per code object, over all engines of the process.
+    The function changes tensors in place and returns None, a new tensor, or dicts and tuples of them. After its first
+    call the kernels are called without Dynamo, whose way from a call to the kernels takes longer than a small update.
     """
+    # A code object of its own, since Dynamo counts recompilations per code object, over all engines of the process.
     own = types.FunctionType(
         function.__code__.replace(), function.__globals__, function.__name__, None, function.__closure__
     )
-    compiled = torch.compile(own, dynamic=False, fullgraph=True, backend=backend)
-    ready = False
+    recorder = _Recorder(backend)
+    compiled = torch.compile(own, dynamic=False, fullgraph=True, backend=recorder)
+    direct: Callable[..., Any] | None = None
 
     def call(*inputs: Any) -> Any:
-        nonlocal ready
-        if not ready:
-            ready = True
-            return compiled(*inputs)
-        # Checking again that nothing changed costs as much as a small update; the caller has one program per shape.
-        with torch.compiler.set_stance("default", skip_guard_eval_unsafe=True):
-            return compiled(*inputs)
+        nonlocal direct
+        if direct is not None:
+            return direct(*inputs)
+        result = compiled(*inputs)
+        direct = recorder.direct(inputs, result)
+        return result
 
     return call
+
+
+def _leaves(inputs: tuple[Any, ...]) -> list[Any]:
+    """The tensors of a call: each input is one, or a dict or list of them, in the same order every time."""
+    leaves: list[Any] = []
+    for one in inputs:
+        if isinstance(one, Tensor):
+            leaves.append(one)
+        else:
+            leaves += one.values() if isinstance(one, dict) else one
+    return leaves
+
+
+class _Recorder:
+    """A backend that remembers the compiled kernels and the tensors they were called with."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend = lookup_backend(backend)
+        self.kernels: list[Callable[..., Any]] = []
+        self.arguments: tuple[Any, ...] = ()
+        self.outputs: Any = ()
+
+    def __call__(self, graph: torch.fx.GraphModule, examples: list[Tensor]) -> Callable[..., Any]:
+        kernels = self.backend(graph, examples)
+        self.kernels.append(kernels)
+
+        def first_call(*arguments: Any) -> Any:
+            self.arguments, self.outputs = arguments, kernels(*arguments)
+            return self.outputs
+
+        return first_call
+
+    def direct(self, inputs: tuple[Any, ...], result: Any) -> Callable[..., Any]:
+        """Calls the kernels with the function's inputs in their places; the rest are tensors that never move."""
+        (kernels,) = self.kernels
+        leaves = [id(leaf) for leaf in _leaves(inputs)]
+        arguments = list(self.arguments)
+        places = [(leaves.index(id(one)), place) for place, one in enumerate(arguments) if id(one) in leaves]
+        for _, place in places:
+            arguments[place] = None
+        outcome = _outcome(result, self.outputs)
+        self.arguments, self.outputs = (), ()
+
+        def call(*inputs: Any) -> Any:
+            leaves, now = _leaves(inputs), arguments.copy()
+            for leaf, place in places:
+                now[place] = leaves[leaf]
+            return outcome(kernels(*now))
+
+        return call
+
+
+def _outcome(result: Any, outputs: Any) -> Callable[[Any], Any]:
+    """How the function's result is put together from the kernels' outputs, learned from one call."""
+    if result is None:
+        return lambda outputs: None
+    if isinstance(result, Tensor):
+        (number,) = [number for number, one in enumerate(outputs) if one is result]
+        return lambda outputs: outputs[number]
+    if isinstance(result, dict):
+        parts = {key: _outcome(value, outputs) for key, value in result.items()}
+        return lambda outputs: {key: part(outputs) for key, part in parts.items()}
+    items = [_outcome(value, outputs) for value in result]
+    return lambda outputs: tuple(item(outputs) for item in items)

@@ -24,18 +24,18 @@ def threefry(key0: Tensor, key1: Tensor, counter0: Tensor, counter1: Tensor) -> 
 
 
 def uniforms(seeds: Tensor, stream: int, step: Tensor, count: int) -> Tensor:
-    """(seeds, count) numbers in (0, 1), each row a function of its own seed only."""
+    """(*steps, seeds, count) numbers in (0, 1), each row a function of its own seed and step only."""
     half = (count + 1) // 2
-    counter = torch.arange(half, dtype=torch.int32, device=seeds.device).expand(seeds.shape[0], half)
-    key0 = seeds.to(torch.int32).unsqueeze(1).expand_as(counter)
-    key1 = torch.full_like(counter, stream)
-    bits = torch.cat(threefry(key0, key1, counter, step.to(torch.int32).expand_as(counter)), dim=1)[:, :count]
+    counter = torch.arange(half, dtype=torch.int32, device=seeds.device)
+    key0 = seeds.to(torch.int32).unsqueeze(1)
+    words = threefry(key0, torch.full_like(key0, stream), counter, step.to(torch.int32)[..., None, None])
+    bits = torch.cat(words, dim=-1)[..., :count]
     return ((bits >> 8) & 0xFFFFFF).to(torch.float32) * 2.0**-24 + 2.0**-25
 
 
 def normals(seeds: Tensor, stream: int, step: Tensor, count: int) -> Tensor:
-    """(seeds, count) standard normals by Box and Muller."""
+    """(*steps, seeds, count) standard normals by Box and Muller."""
     half = (count + 1) // 2
-    radius, angle = uniforms(seeds, stream, step, 2 * half).chunk(2, dim=1)
+    radius, angle = uniforms(seeds, stream, step, 2 * half).chunk(2, dim=-1)
     radius, angle = (-2 * radius.log()).sqrt(), 2 * math.pi * angle
-    return torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1)[:, :count]
+    return torch.cat([radius * angle.cos(), radius * angle.sin()], dim=-1)[..., :count]

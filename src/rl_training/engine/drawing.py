@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rl_training.core.rng import STREAM_IDS, stream
 from rl_training.engine import device_rng
-from rl_training.engine.phases import Batch, Noise, NoiseSpec, Source
+from rl_training.engine.phases import Noise, NoiseSpec, Source
 
 
 def host_indices(seeds: Sequence[int], update: int, size: int, count: int, batch_size: int) -> Tensor:
@@ -37,27 +37,21 @@ def host_noise(seeds: Sequence[int], update: int, specs: Mapping[str, NoiseSpec]
     return {name: torch.from_numpy(np.stack(values)).to(device) for name, values in rows.items()}
 
 
-def device_indices(seeds: Tensor, update: Tensor, source: Source, batch_size: int) -> Tensor:
+def device_indices(seeds: Tensor, updates: Tensor, source: Source, batch_size: int) -> Tensor:
+    """(updates, seeds, batch) rows of what the source holds when the graph runs."""
     # floor(u * size), clamped: randint(high) would freeze the size into the graph.
-    random = device_uniforms(seeds, update, batch_size)
+    random = device_uniforms(seeds, updates, batch_size)
     return torch.minimum((random * source.size_tensor).long(), source.size_tensor - 1)
 
 
-def device_uniforms(seeds: Tensor, update: Tensor, batch_size: int) -> Tensor:
-    return device_rng.uniforms(seeds, STREAM_IDS["replay"], update, batch_size).double()
+def device_uniforms(seeds: Tensor, updates: Tensor, batch_size: int) -> Tensor:
+    return device_rng.uniforms(seeds, STREAM_IDS["replay"], updates, batch_size).double()
 
 
-def device_noise(seeds: Tensor, update: Tensor, specs: Mapping[str, NoiseSpec]) -> Noise:
+def device_noise(seeds: Tensor, updates: Tensor, specs: Mapping[str, NoiseSpec]) -> Noise:
     noise = {}
     for number, (name, spec) in enumerate(specs.items()):
         draw = device_rng.normals if spec.kind == "normal" else device_rng.uniforms
         key = STREAM_IDS["noise"] + 256 * (number + 1)
-        noise[name] = draw(seeds, key, update, math.prod(spec.shape)).view(seeds.shape[0], *spec.shape)
+        noise[name] = draw(seeds, key, updates, math.prod(spec.shape)).unflatten(-1, spec.shape)
     return noise
-
-
-def draw_by_priority(source: Source, uniforms: Tensor) -> tuple[Batch, Tensor]:
-    """A batch with its importance weights, and the rows it came from."""
-    assert source.priorities is not None
-    rows, weights = source.priorities.draw(uniforms)
-    return {**source.gather(rows), "weights": weights}, rows

@@ -10,14 +10,13 @@ from torch import Tensor
 
 from rl_training.engine import drawing
 from rl_training.engine.compilation import compile_once
-from rl_training.engine.gradients import phase_gradients, seed_slice
+from rl_training.engine.gradients import entry, phase_gradients
 from rl_training.engine.groups import Layout
 from rl_training.engine.metrics import MetricSums
 from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
-from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Noise, NoiseSpec, Pattern, Phase, Source
+from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Noise, NoiseSpec, Pattern, Phase
 
 LARGEST_COUNT = 2**53
-LARGEST_GRAPH = 32  # updates captured together; a longer burst replays the graph of one update
 
 
 class Engine:
@@ -33,6 +32,7 @@ class Engine:
         compiled: bool = False,
         polyak: Mapping[str, str] | None = None,
         tau: float = 0.0,
+        polyak_phase: int = 0,
         max_grad_norm: float | None = None,
         adam_eps: float = 1e-8,
         backend: str = "inductor",
@@ -40,7 +40,9 @@ class Engine:
     ) -> None:
         self.phases, self.seeds, self.device = tuple(phases), tuple(seeds), device
         self.compiled, self.backend, self.looped = compiled, backend, looped
-        self.polyak, self.tau, self.max_grad_norm, self.adam_eps = dict(polyak or {}), tau, max_grad_norm, adam_eps
+        self.polyak, self.tau = dict(polyak or {}), tau
+        self.polyak_phase = polyak_phase  # targets move whenever this phase has run
+        self.max_grad_norm, self.adam_eps = max_grad_norm, adam_eps
         shapes = {g: {k: v.shape for k, v in rows[0].items()} for g, rows in members.items()}
         self.layouts = {group: Layout(shape, len(self.seeds)) for group, shape in shapes.items()}
         self.flat = {group: self.layouts[group].stack(rows, device) for group, rows in members.items()}
@@ -58,7 +60,7 @@ class Engine:
         self.metrics = MetricSums(len(self.phases), len(self.seeds), device)
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._views = self._make_views()
-        self._first_seed: Groups = seed_slice(self._views, 0)
+        self._first_seed: Groups = entry(self._views, 0)
 
     # --- what the losses see -------------------------------------------------------------------------------------
     def groups(self) -> Groups:
@@ -80,8 +82,8 @@ class Engine:
         return tuple(update % phase.every == 0 for phase in self.phases)
 
     # --- one update ----------------------------------------------------------------------------------------------
-    def _update(self, pattern: Pattern, batch: Batch, noise: Noise) -> Tensor | None:
-        """All phases of the pattern; returns the rows' errors (seeds, batch) if a loss tells them."""
+    def apply(self, pattern: Pattern, batch: Batch, noise: Noise) -> Tensor | None:
+        """The pattern's phases, one after the other. Returns the rows' errors (seeds, batch) if a loss tells them."""
         row_errors: Tensor | None = None
         self.count_tensor.add_(1)
         for number, phase in enumerate(self.phases):
@@ -104,25 +106,25 @@ class Engine:
                 )
             bad = ~self.metrics.add(number, metrics) & (self.first_bad < 0)
             self.first_bad.copy_(torch.where(bad, self.count_tensor, self.first_bad))
-        for target, source in self.polyak.items():
+        for target, source in self.polyak.items() if pattern[self.polyak_phase] else ():
             self.flat[target].lerp_(self.flat[source], self.tau)
         return None if row_errors is None else row_errors.view(len(self.seeds), -1)
 
-    def _learn_metric_names(self, batch: Batch, noise: Noise) -> None:
+    def learn_metric_names(self, batch: Batch, noise: Noise) -> None:
         """One look at each loss, without effect, tells which metrics there are: their sums need a place."""
         groups = self.seed_groups(0)
-        one_batch, one_noise = seed_slice((batch, noise), 0)
+        one_batch, one_noise = entry((batch, noise), 0)
         with torch.no_grad():
             found = [phase.loss(groups, one_batch, one_noise)[1] for phase in self.phases]
         self.metrics.learn_names([[name for name in metrics if name != ROW_ERRORS] for metrics in found])
 
     def _program(self, pattern: Pattern, batch: Batch) -> Callable[[Batch, Noise], None]:
-        """`_update` for one pattern and batch size, compiled if asked for."""
+        """`apply` for one pattern and batch size, compiled if asked for."""
         key = (pattern, batch["obs"].shape) if self.compiled else pattern
         if key not in self._programs:
 
             def program(batch: Batch, noise: Noise) -> None:
-                self._update(pattern, batch, noise)
+                self.apply(pattern, batch, noise)
 
             self._programs[key] = compile_once(program, self.backend) if self.compiled else program
         return self._programs[key]
@@ -131,121 +133,26 @@ class Engine:
     def update(self, batch: Batch, noise: Noise, pattern: Pattern | None = None) -> None:
         """One update on a given batch; every tensor has the seed axis in front."""
         if not self.metrics.names:
-            self._learn_metric_names(batch, noise)
+            self.learn_metric_names(batch, noise)
         pattern = pattern or self.pattern(self.update_count + 1)
         self._program(pattern, batch)(batch, noise)
-        self._count(pattern)
+        self.count(pattern)
 
-    def _count(self, pattern: Pattern) -> None:
+    def count(self, pattern: Pattern) -> None:
         self.update_count += 1
         self.metrics.count(pattern)
-
-    # --- updates on sampled batches ------------------------------------------------------------------------------
-    def train(self, source: Source, count: int, batch_size: int, noise: Mapping[str, NoiseSpec]) -> None:
-        """`count` updates on batches drawn from `source`."""
-        if self.device.type == "cuda":
-            self._train_captured(source, count, batch_size, noise)
-            return
-        if source.priorities is not None:
-            for _ in range(count):
-                self._train_by_priority(source, batch_size, noise)
-            return
-        indices = self.host_indices(source.size, count, batch_size)
-        batches = source.gather(indices)
-        for number in range(count):
-            batch = {name: tensor[number] for name, tensor in batches.items()}
-            self.update(batch, self.host_noise(noise))
 
     def host_indices(self, size: int, count: int, batch_size: int) -> Tensor:
         return drawing.host_indices(self.seeds, self.update_count, size, count, batch_size)
 
+    def host_uniforms(self, batch_size: int) -> Tensor:
+        return drawing.host_uniforms(self.seeds, self.update_count, batch_size, self.device)
+
     def host_noise(self, specs: Mapping[str, NoiseSpec]) -> Noise:
         return drawing.host_noise(self.seeds, self.update_count, specs, self.device)
 
-    @torch.no_grad()
-    def _train_by_priority(self, source: Source, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
-        """One update whose batch depends on the update before: drawing, gathering and learning are one program."""
-        noise = self.host_noise(specs)
-        uniforms = drawing.host_uniforms(self.seeds, self.update_count, batch_size, self.device)
-        if not self.metrics.names:
-            self._learn_metric_names(drawing.draw_by_priority(source, uniforms)[0], noise)
-        pattern = self.pattern(self.update_count + 1)
-        key = (id(source), batch_size, pattern)
-        if key not in self._programs:
-
-            def program(uniforms: Tensor, noise: Noise) -> None:
-                self._update_by_priority(pattern, source, uniforms, noise)
-
-            self._programs[key] = compile_once(program, self.backend) if self.compiled else program
-        self._programs[key](uniforms, noise)
-        self._count(pattern)
-
-    def _update_by_priority(self, pattern: Pattern, source: Source, uniforms: Tensor, noise: Noise) -> None:
-        batch, rows = drawing.draw_by_priority(source, uniforms)
-        errors = self._update(pattern, batch, noise)
-        assert errors is not None and source.priorities is not None
-        source.priorities.learn(rows, errors)
-
-    def _draw(self, source: Source, batch_size: int, noise: Mapping[str, NoiseSpec]) -> tuple[Batch, Noise]:
-        """A batch and noise for the next update, drawn on the device."""
-        indices = drawing.device_indices(self.seed_tensor, self.count_tensor, source, batch_size)
-        return source.gather(indices), drawing.device_noise(self.seed_tensor, self.count_tensor, noise)
-
-    def _sampled_update(
-        self, pattern: Pattern, source: Source, batch_size: int, specs: Mapping[str, NoiseSpec]
-    ) -> None:
-        """An update with everything drawn on the device."""
-        if source.priorities is None:
-            self._update(pattern, *self._draw(source, batch_size, specs))
-            return
-        noise = drawing.device_noise(self.seed_tensor, self.count_tensor, specs)
-        uniforms = drawing.device_uniforms(self.seed_tensor, self.count_tensor, batch_size)
-        self._update_by_priority(pattern, source, uniforms, noise)
-
-    def _train_captured(self, source: Source, count: int, batch_size: int, noise: Mapping[str, NoiseSpec]) -> None:
-        chunk = count if count <= LARGEST_GRAPH else 1
-        for _ in range(count // chunk):
-            patterns = tuple(self.pattern(self.update_count + 1 + i) for i in range(chunk))
-            key = (id(source), batch_size, patterns)
-            if key not in self._programs:
-                self._programs[key] = self._capture(source, batch_size, noise, patterns)
-            self._programs[key]()
-            for pattern in patterns:
-                self._count(pattern)
-
-    @torch.no_grad()
-    def _capture(
-        self, source: Source, batch_size: int, noise: Mapping[str, NoiseSpec], patterns: tuple[Pattern, ...]
-    ) -> Callable[[], None]:
-        """Sampling and all updates of a step as one CUDA graph that reads and writes the buffers in place."""
-        if not self.metrics.names:
-            self._learn_metric_names(*self._draw(source, batch_size, noise))
-
-        def make(pattern: Pattern) -> Callable[[], None]:
-            def sampled_update() -> None:
-                self._sampled_update(pattern, source, batch_size, noise)
-
-            return compile_once(sampled_update, self.backend) if self.compiled else sampled_update
-
-        functions = {pattern: make(pattern) for pattern in set(patterns)}
-        state = [*self._mutable(), *(source.priorities.tensors() if source.priorities is not None else ())]
-        before = [tensor.clone() for tensor in state]
-        side = torch.cuda.Stream(self.device)
-        side.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(side):
-            for function in functions.values():
-                for _ in range(2):  # compiles, and lets libraries allocate; undone below
-                    function()
-        torch.cuda.current_stream(self.device).wait_stream(side)
-        for tensor, value in zip(state, before, strict=True):
-            tensor.copy_(value)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for pattern in patterns:
-                functions[pattern]()
-        return graph.replay
-
-    def _mutable(self) -> list[Tensor]:
+    def mutable(self) -> list[Tensor]:
+        """Everything an update changes."""
         return [
             *self.flat.values(),
             *self.adam_mean.values(),
@@ -270,8 +177,10 @@ class Engine:
     def state_dict(self) -> dict[str, Tensor]:
         """Everything, by name, with the seed axis; counters too."""
         state: dict[str, Tensor] = {}
-        kinds = {"params": self.flat, "adam_mean": self.adam_mean, "adam_square": self.adam_square}
-        for kind, buffers in kinds.items():
+        for group, layout in self.layouts.items():
+            for name, view in layout.views(self.flat[group]).items():
+                state[f"params.{group}.{name}"] = view
+        for kind, buffers in (("adam_mean", self.adam_mean), ("adam_square", self.adam_square)):
             for group, flat in buffers.items():
                 for name, view in self.layouts[group].views(flat).items():
                     state[f"{kind}.{group}.{name}"] = view

@@ -24,7 +24,7 @@ def phase_gradients(
     if seeds > 1 and not looped:
         grads, (_, metrics) = vmap(grad_and_value(loss, has_aux=True))(trained, frozen, batch, noise)
         return grads, metrics
-    found = [_of_one_seed(loss, *seed_slice((trained, frozen, batch, noise), seed)) for seed in range(seeds)]
+    found = [_of_one_seed(loss, *entry((trained, frozen, batch, noise), seed)) for seed in range(seeds)]
     return found[0] if seeds == 1 else _stacked(found)
 
 
@@ -42,13 +42,13 @@ def _of_one_seed(loss: Any, trained: Groups, frozen: Groups, batch: Batch, noise
     return grads, {name: metric.detach() for name, metric in metrics.items()}
 
 
-def seed_slice(tree: Any, seed: int) -> Any:
-    """One seed's slice of every tensor in nested tuples and dicts."""
+def entry(tree: Any, index: int) -> Any:
+    """The entry `index` of every tensor in nested tuples and dicts."""
     if isinstance(tree, Tensor):
-        return tree[seed]
+        return tree[index]
     if isinstance(tree, dict):
-        return {key: seed_slice(value, seed) for key, value in tree.items()}
-    return tuple(seed_slice(value, seed) for value in tree)
+        return {key: entry(value, index) for key, value in tree.items()}
+    return tuple(entry(value, index) for value in tree)
 
 
 def _stacked(trees: list[Any]) -> Any:

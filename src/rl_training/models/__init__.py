@@ -3,6 +3,17 @@
 from rl_training.models.mlp_c51_q_network import MLPC51QNetwork
 from rl_training.models.mlp_q_network import MLPQNetwork
 from rl_training.models.mlp_qr_q_network import MLPQRQNetwork
+from rl_training.models.mlp_redq import MLPREDQModel
 from rl_training.models.mlp_sac import MLPSACModel
+from rl_training.models.mlp_td3 import MLPTD3Model
+from rl_training.models.mlp_tqc import MLPTQCModel
 
-__all__ = ["MLPC51QNetwork", "MLPQNetwork", "MLPQRQNetwork", "MLPSACModel"]
+__all__ = [
+    "MLPC51QNetwork",
+    "MLPQNetwork",
+    "MLPQRQNetwork",
+    "MLPREDQModel",
+    "MLPSACModel",
+    "MLPTD3Model",
+    "MLPTQCModel",
+]

@@ -31,7 +31,7 @@ class DistributionalQNetwork(nn.Module):
         noisy: bool = False,
     ) -> None:
         super().__init__()
-        self.action_dim, self.outputs = action_dim, outputs
+        self.obs_dim, self.action_dim, self.outputs = obs_dim, action_dim, outputs
         self.image = None if isinstance(obs_dim, int) else NatureCNN(obs_dim)
         sizes = [obs_dim if isinstance(obs_dim, int) else NatureCNN.features_of(obs_dim), *hidden_sizes]
         shared = max(len(hidden_sizes) - 1, 0) if dueling else 0  # layers in front of the two streams

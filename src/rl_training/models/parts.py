@@ -89,15 +89,47 @@ def squashed_gaussian(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Ten
     return pre.tanh(), (log_normal - log_slope).sum(-1)
 
 
-class CriticEnsemble(nn.Module):
+class DeterministicActor(nn.Module):
+    """A policy without chance: the squashed output of one network."""
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.net = StackedMLP(1, obs_dim, hidden_sizes, action_dim)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.net(obs).squeeze(0).tanh()  # type: ignore[no-any-return]
+
+
+class QuantileCriticEnsemble(nn.Module):
+    """`members` networks for quantiles of the return: (batch, obs), (batch, action) -> (members, batch, quantiles)."""
+
+    def __init__(
+        self, members: int, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int], quantiles: int
+    ) -> None:
+        super().__init__()
+        self.net = StackedMLP(members, obs_dim + action_dim, hidden_sizes, quantiles)
+
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        return self.net(torch.cat([obs, actions], -1))  # type: ignore[no-any-return]
+
+
+class CriticEnsemble(QuantileCriticEnsemble):
     """`members` action-value networks: (batch, obs), (batch, action) -> (members, batch)."""
 
     def __init__(self, members: int, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
-        super().__init__()
-        self.net = StackedMLP(members, obs_dim + action_dim, hidden_sizes, 1)
+        super().__init__(members, obs_dim, action_dim, hidden_sizes, 1)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
-        return self.net(torch.cat([obs, actions], -1)).squeeze(-1)  # type: ignore[no-any-return]
+        return super().forward(obs, actions).squeeze(-1)
+
+
+def xavier_(model: nn.Module) -> None:
+    """Glorot's uniform weights and zero biases in every dense layer."""
+    for layer in model.modules():
+        if isinstance(layer, StackedLinear):
+            bound = math.sqrt(6 / (layer.weight.shape[1] + layer.weight.shape[2]))
+            nn.init.uniform_(layer.weight, -bound, bound)
+            nn.init.zeros_(layer.bias)
 
 
 def as_batch(value: Tensor) -> Tensor:

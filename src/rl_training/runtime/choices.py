@@ -97,7 +97,8 @@ def _update_flops(settings: OffPolicySettings, shape: EnvShape) -> float:
 
     The number of seeds is left out: a seed must run the same kernels alone as among others.
     """
-    sizes = [shape.obs_dim + shape.action_dim, *settings.hidden_sizes]
+    hidden_sizes: tuple[int, ...] = getattr(settings, "critic_hidden_sizes", None) or settings.hidden_sizes
+    sizes = [shape.obs_dim + shape.action_dim, *hidden_sizes]
     weights = sum(a * b for a, b in pairwise(sizes))
     return 6.0 * weights * settings.batch_size
 

@@ -16,6 +16,7 @@ def run_off_policy(session: Session, envs: SeededEnvs, replay: ReplayBuffer) -> 
 
     while session.running():
         obs = by_seed(envs.obs)
+        learner.observe(obs)
         if session.step < settings.learning_starts:
             actions = learner.act_randomly(session.step, rows)
         else:

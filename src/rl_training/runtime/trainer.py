@@ -78,7 +78,7 @@ def trainer_for(*classes: type[Learner]) -> TrainFunction:
 def parse_settings(config: TrainConfig) -> tuple[type[Learner], OffPolicySettings]:
     cls = learner_class(config.algo)
     try:
-        return cls, parse(cls.settings_type, config.algo_kwargs)
+        return cls, cls.settings_for(parse(cls.settings_type, config.algo_kwargs), config.env_id)
     except ConfigError as error:
         raise located(error.problems, base_path=("algo_kwargs",)) from error
 

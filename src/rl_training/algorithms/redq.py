@@ -1,0 +1,100 @@
+"""REDQ: Chen et al., "Randomized Ensembled Double Q-Learning: Learning Fast Without a Model", 2021."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rl_training.algorithms.base import Metrics, Noise, NoiseSpec
+from rl_training.algorithms.losses import ensemble_squared_error
+from rl_training.algorithms.sac import SAC, SACSettings, soft_losses
+from rl_training.core.checks import require
+from rl_training.core.fields import at_least, setting
+from rl_training.core.types import EnvShape
+from rl_training.engine.groups import Params
+from rl_training.models.mlp_redq import MLPREDQModel
+
+# What `target_entropy: auto` means on these tasks: MBPO's table, which the authors use.
+TARGET_ENTROPIES = {"Hopper": -1.0, "HalfCheetah": -3.0, "Walker2d": -3.0, "Ant": -4.0, "Humanoid": -2.0}
+
+
+@dataclass(frozen=True)
+class REDQSettings(SACSettings):
+    # Defaults: the authors' code (train_redq_sac.py, redq_sac.py).
+    learning_starts: int = setting(5000, at_least(0))
+    gradient_updates_per_step: int = setting(20, at_least(1))  # of the critics; the actor learns at the last of them
+    num_critics: int = setting(10, at_least(1))
+    subset_size: int = setting(2, at_least(1))  # target critics drawn for each update
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_subset(self.num_critics, self.subset_size)
+
+
+def _check_subset(num_critics: int, subset_size: int) -> None:
+    require(subset_size >= 1, "subset_size", f">= 1, got {subset_size}")
+    require(subset_size <= num_critics, "subset_size", f"<= num_critics ({num_critics}), got {subset_size}")
+
+
+def _sample_target_critic_indices(*, num_critics: int, subset_size: int, uniforms: Tensor | None = None) -> Tensor:
+    """(subset_size,) distinct numbers below `num_critics`: where the smallest of as many random numbers stand.
+
+    A sort rather than draws until all are distinct: a loop whose length depends on the numbers cannot be captured.
+    """
+    _check_subset(num_critics, subset_size)
+    numbers = torch.rand(num_critics) if uniforms is None else uniforms
+    return numbers.argsort(stable=True)[:subset_size]
+
+
+def redq_loss(values: Mapping[str, Any]) -> Metrics:
+    """From `critic_q_values` (B, N), `target_q_values`, `sampled_logprobs`, `sampled_q_values` (B,), `alpha`."""
+    target = values["target_q_values"].reshape(-1)  # a (B, 1) column would broadcast to (B, B) without a word
+    critic_loss = ensemble_squared_error(values["critic_q_values"].T, target)
+    return soft_losses(critic_loss, target, values["sampled_q_values"], values)
+
+
+class REDQ(SAC):
+    """SAC with many critics: the least of a random few in the target, the mean of all for the actor."""
+
+    name = "redq"
+    title = "Randomized ensembled double Q-learning, many critic updates per step"
+    settings_type = REDQSettings
+
+    def __init__(self, *, model: Any, **keywords: Any) -> None:
+        super().__init__(model=model, **keywords)
+        critics, asked = getattr(self.model, "num_critics", None), self.settings.num_critics
+        require(critics in (None, asked), "num_critics", f"{critics}, as many as the model has, got {asked}")
+
+    @classmethod
+    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
+        return MLPREDQModel(shape.obs_dim, shape.action_dim, settings.hidden_sizes, settings.num_critics)
+
+    @classmethod
+    def settings_for(cls, settings: Any, env_id: str) -> Any:
+        task = re.fullmatch(r"(\w+)-v\d+", env_id)
+        if settings.target_entropy != "auto" or task is None or task[1] not in TARGET_ENTROPIES:
+            return settings
+        return replace(settings, target_entropy=TARGET_ENTROPIES[task[1]])
+
+    @property
+    def policy_every(self) -> int:
+        return int(self.settings.gradient_updates_per_step)
+
+    def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
+        return {**super().noise(batch_size), "subset": NoiseSpec("uniform", (self.settings.num_critics,))}
+
+    def next_value(self, target: Params, next_obs: Tensor, next_action: Tensor, noise: Noise) -> Tensor:
+        settings = self.settings
+        drawn = _sample_target_critic_indices(
+            num_critics=settings.num_critics, subset_size=settings.subset_size, uniforms=noise["subset"]
+        )
+        few = {name: stacked[drawn] for name, stacked in target.items()}  # only these are evaluated
+        return super().next_value(few, next_obs, next_action, noise)
+
+    def action_value(self, predicted: Tensor) -> Tensor:
+        return predicted.mean(0)

@@ -1,0 +1,37 @@
+"""Settings that every off-policy algorithm has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rl_training.core.checks import require
+from rl_training.core.fields import above, at_least, check, one_of, setting, within
+
+MAX_LAYERS = 100
+MAX_UPDATES = 10_000  # their batches are drawn together
+
+
+@dataclass(frozen=True)
+class OffPolicySettings:
+    """Settings every off-policy algorithm has; each algorithm's own dataclass gives its defaults and their source."""
+
+    buffer_capacity: int = setting(1_000_000, at_least(1))
+    batch_size: int = setting(256, at_least(1))
+    learning_starts: int = setting(100, at_least(0))  # uniformly random actions and no updates until then
+    train_frequency: int = setting(1, at_least(1))  # transitions between trainings
+    gradient_updates_per_step: int = setting(1, at_least(1))  # updates per training
+    hidden_sizes: tuple[int, ...] = setting((256, 256))
+    learning_rate: float = setting(3e-4, above(0))
+    learning_rate_schedule: str = setting("constant", one_of("constant", "linear"))  # linear: to zero at the end
+    max_grad_norm: float | None = setting(None, above(0))  # per seed, over the groups of a phase
+    adam_eps: float = setting(1e-8, above(0))
+    gamma: float = setting(0.99, within(0, 1))
+    normalize_observations: bool = setting(False)  # by the running mean and variance of what was seen
+
+    def __post_init__(self) -> None:
+        check(self)
+        require(self.batch_size <= self.buffer_capacity, "batch_size", f"<= buffer_capacity ({self.buffer_capacity})")
+        require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", "sizes >= 1")
+        require(len(self.hidden_sizes) <= MAX_LAYERS, "hidden_sizes", f"at most {MAX_LAYERS} sizes")
+        updates = self.gradient_updates_per_step
+        require(updates <= MAX_UPDATES, "gradient_updates_per_step", f"<= {MAX_UPDATES}, got {updates}")

@@ -1,0 +1,46 @@
+"""A compiled function called without Dynamo does what the function does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from rl_training.engine.compilation import compile_once
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@torch.no_grad()
+def test_later_calls_use_their_own_inputs_and_change_the_same_tensors(backend: str) -> None:
+    kept, ring = torch.zeros(4), torch.zeros(100)
+
+    def function(a: Tensor, named: dict[str, Tensor], listed: list[Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+        kept.add_(1.0)
+        ring[3:5] += a[:2]
+        return {"product": a * kept, "sum": named["x"] + listed[0]}, a.sum()
+
+    compiled, expected = compile_once(function, backend), torch.zeros(100)
+    for call in range(4):
+        a, x, y = torch.randn(4), torch.randn(3), torch.randn(3)
+        found, total = compiled(a, {"x": x}, [y])
+        expected[3:5] += a[:2]
+        assert kept.tolist() == [call + 1.0] * 4
+        torch.testing.assert_close(found, {"product": a * (call + 1), "sum": x + y})
+        torch.testing.assert_close(total, a.sum())
+        torch.testing.assert_close(ring, expected)
+
+
+@torch.no_grad()
+def test_two_programs_of_one_function_keep_apart() -> None:
+    def make(tensor: Tensor):
+        def add(amount: Tensor) -> None:
+            tensor.add_(amount)
+
+        return compile_once(add, "aot_eager")
+
+    first, second = torch.zeros(2), torch.zeros(3)
+    add_first, add_second = make(first), make(second)
+    for _ in range(3):
+        add_first(torch.ones(2))
+        add_second(torch.ones(3))
+    assert first.tolist() == [3.0] * 2 and second.tolist() == [3.0] * 3

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rl_training.core.checks import UserError
+from rl_training.experiment.checkpointing import load_checkpoint
+from rl_training.runtime.redq_trainer import train_redq
+
+
+def test_train_redq_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -> None:
+    config = quick_config("redq", tmp_path, {"gradient_updates_per_step": 5}, total_timesteps=128, eval_episodes=2)
+    result = train_redq(config, run_suffix="smoke")
+    assert result.run_dir.parent == tmp_path and result.run_dir.name.endswith("-smoke")
+    assert (result.checkpoint_path / "manifest.json").exists()
+    assert result.metrics["global_step"] == 128
+    assert result.metrics["gradient_steps"] == 5 * (128 - 20)  # five updates per step after learning_starts
+    last = [json.loads(line) for line in (result.run_dir / "evaluations.jsonl").read_text().splitlines()][-1]
+    assert last["step"] == 128 and len(last["returns"]) == 2
+    assert result.metrics["eval_return_mean"] == pytest.approx(sum(last["returns"]) / 2)
+
+
+def test_the_actor_learns_once_per_step(quick_config, tmp_path: Path) -> None:
+    """Adam has seen 5 * 20 gradients of the critics and 20 of the actor."""
+    config = quick_config("redq", tmp_path, {"gradient_updates_per_step": 5}, total_timesteps=40, eval_episodes=0)
+    checkpoint = load_checkpoint(train_redq(config).checkpoint_path)
+    powers = checkpoint.tensors("learner.safetensors")["beta_powers"]
+    assert powers[:, 0].tolist() == pytest.approx([0.9**100, 0.9**20], rel=1e-9)
+
+
+def test_train_redq_refuses_another_algorithms_config(quick_config, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="algo must be redq, got"):
+        train_redq(quick_config("sac", tmp_path))
