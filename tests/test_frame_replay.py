@@ -217,6 +217,31 @@ def test_an_empty_buffer_comes_back_empty() -> None:
     assert_same_batches(replay, stacks)
 
 
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_episodes_that_could_not_be_brought_back_are_cut_off(n_step: int) -> None:
+    shape, options = shape_of(), {"capacity": 40, "num_envs": 2, "seeds": 2, "n_step": n_step, "gamma": GAMMA}
+    frames, stacks, stream = (
+        FrameReplay(shape, **options),
+        ReplayBuffer(shape, **options),
+        Stream(shape, 2, 2, longest=9),
+    )
+    for step in range(12):
+        if step == 4:
+            stream.left[:] = 9
+        fields = stream.step()
+        frames.add(**fields)
+        stacks.add(**fields)
+        if step == 5:
+            ended = (fields["terminated"] | fields["truncated"]).reshape(-1)
+            assert not ended[1] and not ended[2], "they are open, or the test shows nothing"
+            for replay in (frames, stacks):
+                replay.cut_off([1, 2])
+                assert replay.storage["truncated"][0, 11] and replay.storage["truncated"][1, 10]
+            stream.begin((0, 1))
+            stream.begin((1, 0))
+    assert_same_batches(frames, stacks)
+
+
 # --- size -------------------------------------------------------------------------------------------------------------
 def test_which_buffer_is_made() -> None:
     assert replay_class(shape_of()) is FrameReplay

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,42 @@ def test_updates_on_images_by_hand_and_images_for_an_mlp() -> None:
         DQN(q_network=MLPQNetwork(4, 2)).update({**image, **rest, "actions": np.zeros(4, int)})
     with pytest.raises(UserError, match="an MLP takes vectors"):
         SAC(model=MLPSACModel(4, 2)).update({**image, **rest, "actions": np.zeros((4, 2))})
+
+
+def image_learner(seeds: tuple[int, ...], **options: Any) -> DQN:
+    models = []
+    for seed in seeds:
+        torch.manual_seed(seed)
+        models.append(MLPQNetwork((2, 36, 36), 3, (8,), dueling=True))
+    return DQN(model=models, seeds=seeds, dueling=True, **options)
+
+
+def image_batches(seeds: int) -> dict[str, torch.Tensor]:
+    torch.manual_seed(7)
+    images = torch.randint(0, 256, (2, seeds, 5, 2, 36, 36), dtype=torch.uint8)
+    rest = {
+        "actions": torch.randint(0, 3, (seeds, 5)),
+        "rewards": torch.randn(seeds, 5),
+        "dones": torch.zeros(seeds, 5),
+    }
+    return {"obs": images[0], "next_obs": images[1], **rest}
+
+
+@pytest.mark.parametrize("kind", ["all seeds at once, as on a GPU", "compiled"])
+def test_other_ways_to_run_the_seeds_agree_within_rounding(kind: str) -> None:
+    plain = image_learner((0, 1))
+    other = image_learner((0, 1), compiled=kind == "compiled", backend="aot_eager")
+    assert plain.engine.looped
+    other.engine.looped = kind == "compiled"
+    batch = image_batches(2)
+    for _ in range(3):
+        for learner in (plain, other):
+            learner.engine.update(batch, {})
+    for name, tensor in plain.state_dict().items():
+        if name.startswith("params."):
+            torch.testing.assert_close(other.state_dict()[name], tensor, rtol=1e-4, atol=1e-5)
+    acted = [learner.act_greedy(batch["obs"].numpy()) for learner in (plain, other)]
+    assert acted[0].shape == (2, 5) and np.array_equal(*acted)
 
 
 # --- does the algorithm fit the images? -------------------------------------------------------------------------------
@@ -218,46 +255,54 @@ def forks() -> Iterator[Forks]:
     server.close()
 
 
-def image_config(algo: str, env_id: str, wrappers: Any, **settings: Any) -> TrainConfig:
-    config = make_config(algo, wanted={"hidden_sizes": (8,), "batch_size": 4, **settings})
-    limit = {"max_episode_steps": 13} if "pixels" in wrappers else {"max_episode_steps": 29}
-    return dataclasses.replace(config, env_id=env_id, env_kwargs={**limit, "wrappers": wrappers})
+def image_config(algo: str, env_id: str, wrappers: Any, **changes: Any) -> TrainConfig:
+    config = make_config(algo, wanted={"hidden_sizes": (8,), "batch_size": 4, "n_step": 3}, eval_episodes=0, **changes)
+    return dataclasses.replace(config, env_id=env_id, env_kwargs={"max_episode_steps": 13, "wrappers": wrappers})
 
 
-CUTS: dict[str, dict[str, Any]] = {
-    "mid-episode": {"at": "mid_episode", "n": 57, "save": True},
-    "at an episode's end": {"at": "episode_end", "n": 39, "save": True},
-    "after the ring wrapped": {"at": "step", "n": 95, "save": True},
-}
+PIXEL_CONFIG = image_config("dqn", "CartPole-v1", {**PIXELS, "action_repeat": 2})
 
 
-@pytest.mark.parametrize(
-    ("algo", "env_id", "wrappers", "settings"),
-    [
-        ("dqn", "CartPole-v1", {**PIXELS, "action_repeat": 2}, {"n_step": 3}),
-        ("rainbow_dqn", "ALE/Breakout-v5", ATARI, {}),
-    ],
-)
-def test_cut_and_resumed_equals_uncut(
-    algo: str, env_id: str, wrappers: Any, settings: Any, forks: Forks, tmp_path: Path
-) -> None:
-    if env_id.startswith("ALE/"):
-        pytest.importorskip("ale_py")
-    config = image_config(algo, env_id, wrappers, **settings)
-    expected = forks.train(config, tmp_path / "whole")
-    for number, how in enumerate(CUTS.values()):
-        where = forks.cut(config, tmp_path / str(number), **how)
-        assert where["updates"] > 0
-        assert compare_runs(expected, forks.resume(tmp_path / str(number))) == []
+@pytest.fixture(scope="module")
+def whole(forks: Forks, tmp_path_factory: Any) -> Path:
+    return forks.train(PIXEL_CONFIG, tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(scope="module")
+def cut(forks: Forks, tmp_path_factory: Any) -> Path:
+    """A run that was killed in the middle of its episodes, with the ring around once."""
+    path = tmp_path_factory.mktemp("cut")
+    where = forks.cut(PIXEL_CONFIG, path, at="mid_episode", n=90, save=True)
+    assert where["updates"] > 0 and min(where["open_lengths"]) > 0 and where["added"] > 64
+    return path
+
+
+def test_cut_and_resumed_equals_uncut(forks: Forks, whole: Path, cut: Path, tmp_path: Path) -> None:
+    shutil.copytree(cut, tmp_path, dirs_exist_ok=True)
+    assert compare_runs(whole, forks.resume(tmp_path)) == []
+
+
+def test_cut_at_an_episodes_end_and_resumed_equals_uncut(forks: Forks, whole: Path, tmp_path: Path) -> None:
+    where = forks.cut(PIXEL_CONFIG, tmp_path, at="episode_end", n=39, save=True)
+    assert min(where["open_lengths"]) == 0
+    assert compare_runs(whole, forks.resume(tmp_path)) == []
 
 
 @pytest.mark.parametrize("what", ["frames", "final_frames"])
-def test_forgotten_frames_are_noticed(what: str, forks: Forks, tmp_path: Path) -> None:
-    config = image_config("dqn", "CartPole-v1", PIXELS)
-    expected = forks.train(config, tmp_path / "whole")
-    forks.cut(config, tmp_path / "cut", at="mid_episode", n=57, save=True)
-    differences = compare_runs(expected, forks.resume(tmp_path / "cut", {"zero": what}))
+def test_forgotten_frames_are_noticed(what: str, forks: Forks, whole: Path, cut: Path, tmp_path: Path) -> None:
+    shutil.copytree(cut, tmp_path, dirs_exist_ok=True)
+    differences = compare_runs(whole, forks.resume(tmp_path, {"zero": what}))
     assert any(line.startswith("learner.safetensors:params.") for line in differences)
+
+
+def test_a_game_cut_between_two_lives_and_resumed_equals_uncut(forks: Forks, tmp_path: Path) -> None:
+    pytest.importorskip("ale_py")
+    config = image_config("rainbow_dqn", "ALE/Breakout-v5", ATARI, seeds=(3,), num_envs=2, total_timesteps=150)
+    config = dataclasses.replace(config, env_kwargs={"wrappers": ATARI})
+    expected = forks.train(config, tmp_path / "whole")
+    where = forks.cut(config, tmp_path / "cut", at="step", n=120, save=True)
+    assert max(where["open_lengths"]) < 60, "an environment has lost a life"
+    assert compare_runs(expected, forks.resume(tmp_path / "cut")) == []
 
 
 # --- Atari ------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -164,6 +164,17 @@ class FrameReplay(ReplayBuffer):
             fields = ("age", "terminated", "truncated")
             age, terminated, truncated = (self.storage[name].index_select(1, rows).cpu().numpy() for name in fields)
             self._ages = self._next_ages(age, terminated | truncated)
+
+    def cut_off(self, envs: Sequence[int]) -> list[tuple[int, int, int]]:
+        last = super().cut_off(envs)
+        for seed, env, row in last:
+            frame = self.frames[seed, (self.added + env) % self.frame_places]
+            self.final_frames[seed, int(self.final_counts[seed]) % self.final_places] = frame
+            self.storage["final"][seed, row] = int(self.final_counts[seed])
+            self.final_counts[seed] += 1
+            self._ages[seed, env] = 0
+        self._publish_final_counts()
+        return last
 
     def _next_ages(self, ages: Array, ended: Array) -> Array:
         return np.where(ended, 0, np.minimum(ages + 1, self.stack - 1)).astype(np.uint8)

@@ -5,7 +5,7 @@ It stores what happened (terminated and truncated apart); what counts as `dones`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -176,3 +176,17 @@ class ReplayBuffer:
         self.added = added
         self.size_tensor.fill_(self.size)
         self.added_tensor.fill_(self.added)
+
+    def cut_off(self, envs: Sequence[int]) -> list[tuple[int, int, int]]:
+        """The open episodes of these environments (counted over all seeds) do not go on: they end as by a time limit.
+
+        Without this, n-step returns and stacks of frames would run on into another episode. Returns (seed, environment,
+        row) of the transitions that have become the last of their episode.
+        """
+        last = []
+        for seed, env in (divmod(one, self.num_envs) for one in envs if self.added):
+            row = (self.added - self.num_envs + env) % self.capacity
+            if not (self.storage["terminated"][seed, row] or self.storage["truncated"][seed, row]):
+                self.storage["truncated"][seed, row] = True
+                last.append((seed, env, row))
+        return last

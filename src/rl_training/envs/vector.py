@@ -51,6 +51,7 @@ class SeededEnvs:
         self.stepper = self._make_stepper(source, render_mode, workers, timeout)
         self.observation, self.action = self.stepper.observation, self.stepper.action
         self.episodes = [first_episode] * self.size
+        self.lost: list[int] = []  # rows whose open episode `restore` could not bring back
         self.logs: list[list[Array]] = [[] for _ in range(self.size)]
         self.obs: Array = np.zeros((self.size, *self.observation.shape), self.observation.dtype)
         self.next_obs = np.zeros_like(self.obs)
@@ -116,10 +117,10 @@ class SeededEnvs:
         for row in native:
             self.logs[row], self.obs[row] = list(snapshot["actions"][row]), snapshot["obs"][row]
         self._start(replayed, [snapshot["actions"][row] for row in replayed])
-        lost = [row for row, exact in zip(native, arrived, strict=True) if not exact]
-        lost += [row for row in replayed if self.obs[row].tobytes() != snapshot["obs"][row].tobytes()]
-        self._start_next(lost)
-        return not lost
+        self.lost = [row for row, exact in zip(native, arrived, strict=True) if not exact]
+        self.lost += [row for row in replayed if self.obs[row].tobytes() != snapshot["obs"][row].tobytes()]
+        self._start_next(self.lost)
+        return not self.lost
 
     def close(self) -> None:
         self.stepper.close()

@@ -117,7 +117,7 @@ def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs, replay: 
         replay.priorities.load(replay.places(oldest, added), priorities)
     stored = checkpoint.tensors("envs.safetensors")
     check_envs(checkpoint, stored, envs)
-    return envs.restore(
+    exact = envs.restore(
         {
             "episodes": checkpoint.state["episodes"],
             "actions": [stored[f"actions_{row}"].numpy() for row in range(envs.size)],
@@ -125,3 +125,5 @@ def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs, replay: 
             "obs": stored["obs"].numpy(),
         }
     )
+    replay.cut_off(envs.lost)
+    return exact
