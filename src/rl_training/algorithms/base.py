@@ -48,10 +48,14 @@ class OffPolicySettings:
     def __post_init__(self) -> None:
         check(self)
         require(self.batch_size <= self.buffer_capacity, "batch_size", f"<= buffer_capacity ({self.buffer_capacity})")
-        require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", "sizes >= 1")
-        require(len(self.hidden_sizes) <= MAX_LAYERS, "hidden_sizes", f"at most {MAX_LAYERS} sizes")
+        check_sizes("hidden_sizes", self.hidden_sizes)
         updates = self.gradient_updates_per_step
         require(updates <= MAX_UPDATES, "gradient_updates_per_step", f"<= {MAX_UPDATES}, got {updates}")
+
+
+def check_sizes(name: str, sizes: Sequence[int]) -> None:
+    require(all(size >= 1 for size in sizes), name, "sizes >= 1")
+    require(len(sizes) <= MAX_LAYERS, name, f"at most {MAX_LAYERS} sizes")
 
 
 class Learner:
@@ -63,6 +67,7 @@ class Learner:
     image_observations: ClassVar[bool] = False
     settings_type: ClassVar[type[OffPolicySettings]] = OffPolicySettings
     targets: ClassVar[Mapping[str, str]] = {}  # target group -> the group it follows
+    observation_limit: ClassVar[float] = 10.0  # normalised observations beyond it are clipped, as in VecNormalize
     target_phase: ClassVar[int] = 0  # the phase whose updates move the targets, where they follow by `tau`
 
     def __init__(
@@ -267,7 +272,8 @@ class Learner:
         if not self.settings.normalize_observations:
             return None
         require(not self.image_observations, "normalize_observations", f"false for {self.name}, which takes images")
-        return ObservationNormalizer(len(self.seeds), int(self.model.obs_dim))  # type: ignore[arg-type]
+        obs_dim = int(self.model.obs_dim)  # type: ignore[arg-type]
+        return ObservationNormalizer(len(self.seeds), obs_dim, self.observation_limit)
 
     def _tie_model(self) -> None:
         """The first seed's model shares the engine's memory, so it is always up to date."""
