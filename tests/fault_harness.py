@@ -214,7 +214,8 @@ def fault_points(calls: list[Call], run: Path) -> list[Fault]:
     """strace counts the calls of each kind by each thread that touch the path it is given; so does this."""
     pid, counts, points = calls[0].thread, Counter[tuple[str, str, str]](), []
     for call in calls:
-        counts.update((call.thread, call.name, path) for path in set(call.paths))
+        touched = call.paths[:1] if call.name == "rename" else set(call.paths)  # strace asks for a rename's first name
+        counts.update((call.thread, call.name, path) for path in touched)
         if call.changes:
             path = call.paths[0]
             number = counts[call.thread, call.name, path]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,13 +31,14 @@ from fault_harness import (
 
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
-from rl_training.experiment.checkpointing import load_checkpoint, newest_checkpoint
+from rl_training.experiment.checkpointing import list_checkpoints, load_checkpoint, newest_checkpoint
+from rl_training.runtime.saving import segment_rows
 from rl_training.runtime.session import TrainingFailure
 from rl_training.runtime.trainer import train
 from rl_training.runtime.workflows import resume_training
 
 traced = pytest.mark.skipif(not can_trace(), reason="needs strace and permission to trace")
-SAVES = {"first": 10, "second": 20, "rotating": 30}  # two are kept
+SAVES = {"first": 10, "second": 20, "rotating": 30, "after a rotation": 40}  # two are kept
 
 
 class Scene:
@@ -56,7 +58,7 @@ class Scene:
         """A copy of the directory, in a run of its own."""
         self.count += 1
         root = self.tmp_path / f"copy{self.count}" / "checkpoints"
-        shutil.copytree(self.before.parent, root.parent)
+        shutil.copytree(self.before.parent, root.parent, copy_function=os.link)  # a save writes into no old file
         return root
 
     def strike(self, root: Path, fault: Fault, effect: str) -> int:
@@ -68,9 +70,10 @@ class Scene:
                 return SAVED
             assert len(self.run.notes) == 1 and "the previous one is kept" in self.run.notes[0]
             self.check(root)
-            if self.run.save(saver, self.step + 10) is None or saver.failures or leftovers(root):
+            if self.run.save(saver, self.step + 10) is None or saver.failures:
                 return BROKEN
-            return REFUSED
+            saver.close()
+            return BROKEN if leftovers(root) else REFUSED
 
         def inject(pid: int) -> list[str]:
             path = fault.path.format(run=root.parent, pid=pid)
@@ -91,6 +94,7 @@ class Scene:
     def recover(self, root: Path) -> None:
         """The next save works and clears away what the dead one left."""
         assert child(lambda: SAVED if self.run.save_to(root, self.step + 10) else BROKEN) == SAVED
+        self.run.saver(root).close()
         assert newest_checkpoint(root)[0].step == self.step + 10 and leftovers(root) == []
 
 
@@ -108,7 +112,7 @@ def points_of(scene: Scene) -> list[Fault]:
 @traced
 def test_killed_at_every_call_that_changes_a_file(scene: Scene) -> None:
     points = points_of(scene)
-    assert {"openat", "write", "fsync"} <= {point.name for point in points} and len(points) >= 20
+    assert {"openat", "writev", "fsync"} <= {point.name for point in points} and len(points) >= 20
     for point in points:
         root = scene.fresh()
         assert scene.strike(root, point, "signal=KILL") == -9, point
@@ -157,7 +161,7 @@ def test_everything_is_on_the_disk_before_it_counts(tmp_path: Path) -> None:
     manifest = f"{temporary}/manifest.json"
     (begun,) = [call.begun for call in calls if call.name.startswith("open") and call.paths == [manifest]]
     for path in written:
-        last_write = max(call.done for call in calls if call.name == "write" and call.paths == [path])
+        last_write = max(call.done for call in calls if call.name == "writev" and call.paths == [path])
         synced = one("fsync", path)
         assert last_write < synced.begun and synced.done < commit.begun
         assert path == manifest or synced.done < begun, "the manifest must come last"
@@ -168,7 +172,46 @@ def test_everything_is_on_the_disk_before_it_counts(tmp_path: Path) -> None:
     parent = one("fsync", str(root))
     assert commit.done < parent.begun and parent.done < rotated.begun
     assert all(call.begun > rotated.done for call in calls if call.name.startswith(("unlink", "rmdir")))
-    assert os.stat(Path(final) / Path(links[-1].paths[-1]).name).st_nlink == 2  # both that are kept have it
+    name = Path(links[-1].paths[-1]).name
+    assert os.path.samefile(root / "step_000000000020" / name, Path(final) / name)  # both that are kept have it
+
+
+def test_links_do_not_grow_with_the_replay(tmp_path: Path, monkeypatch) -> None:
+    """A save begins with what the last rotation left: it links and unlinks only what has changed since."""
+    run, root, calls = Run(tmp_path), tmp_path / "checkpoints", Counter[str]()
+
+    def counted(name: str, inner: Callable[..., None]) -> Callable[..., None]:
+        return lambda *args, **kwargs: (calls.update([name]), inner(*args, **kwargs))[1]
+
+    for name in ("link", "unlink"):
+        monkeypatch.setattr(os, name, counted(name, getattr(os, name)))
+    saver = run.saver(root)
+    for step in range(1, 13):
+        calls.clear()
+        assert run.save(saver, step) is not None
+    assert calls == {"link": 2, "unlink": 4}  # the segments written meanwhile; networks, episodes, state and manifest
+    for path in list_checkpoints(root):
+        assert [segment_rows(name) for name in load_checkpoint(path).names("replay_")] == [
+            (row, row + 1) for row in range(int(path.name[-2:]))
+        ]
+    saver.close()
+    assert leftovers(root) == []
+
+
+def test_a_save_takes_over_only_the_very_same_files(tmp_path: Path) -> None:
+    """After a resume a segment of the same rows may be another: by name alone the old one would be taken for it."""
+    run, root = Run(tmp_path), tmp_path / "checkpoints"
+    saver = run.saver(root)
+    for step in (10, 20, 30):
+        run.save(saver, step)
+    (spare,) = root.glob(".del-*")
+    (name,) = (path.name for path in spare.iterdir())
+    (spare / name).unlink()
+    (spare / name).write_text("another")
+    (spare / "more.json").write_text("")
+    checkpoint = run.save(saver, 40)
+    assert same(contents(load_checkpoint(checkpoint.path)), contents(checkpoint))
+    assert sorted(path.name for path in checkpoint.path.iterdir()) == sorted([*checkpoint.files, "manifest.json"])
 
 
 def test_a_deleted_checkpoint_does_not_stop_the_next_save(tmp_path: Path) -> None:

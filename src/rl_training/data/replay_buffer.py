@@ -128,7 +128,10 @@ class ReplayBuffer:
         return self.added - self.size
 
     def read(self, start: int, stop: int) -> dict[str, Tensor]:
-        """Transitions number `start` to `stop` of every seed, copied to the host."""
+        """Transitions number `start` to `stop` of every seed, on the host; to be used before the next `add`."""
+        first, count = start % self.capacity, stop - start
+        if self._arrays and first + count <= self.capacity:
+            return {name: tensor.narrow(1, first, count) for name, tensor in self.storage.items()}
         rows = torch.arange(start, stop, device=self.device) % self.capacity
         return {name: tensor.index_select(1, rows).cpu() for name, tensor in self.storage.items()}
 

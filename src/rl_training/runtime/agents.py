@@ -29,10 +29,10 @@ from rl_training.experiment.checkpointing import (
     load_checkpoint,
     load_tensors,
     newest_checkpoint,
-    pack_tensors,
 )
 from rl_training.experiment.config import TrainConfig, config_from_dict
 from rl_training.experiment.files import parse_json, read_bytes, replace_file
+from rl_training.experiment.tensor_files import pack_tensors
 from rl_training.runtime.choices import choose_device
 from rl_training.runtime.run_state import check_state, load_learner, unfit
 

@@ -13,7 +13,8 @@ from rl_training.algorithms.base import Learner
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.envs.spaces import space_to_dict
 from rl_training.envs.vector import SeededEnvs
-from rl_training.experiment.checkpointing import Checkpoint, DamagedCheckpoint, remove_old, save_checkpoint
+from rl_training.experiment.checkpoint_writing import remove_leftovers, remove_old, save_checkpoint
+from rl_training.experiment.checkpointing import Checkpoint, DamagedCheckpoint
 from rl_training.experiment.config import TrainConfig
 from rl_training.runtime.run_state import check_envs, check_rows, load_learner
 
@@ -64,10 +65,14 @@ class Saver:
             return None
         self.failures = 0
         try:
-            remove_old(self.root, self.config.keep_checkpoints)
+            remove_old(self.root, self.config.keep_checkpoints, self.newest)
         except OSError as error:  # the new one is safe; the next rotation tries again
             self.note(f"old checkpoints could not be removed: {error.strerror}")
         return self.newest
+
+    def close(self) -> None:
+        """Nothing but whole checkpoints stays behind."""
+        remove_leftovers(self.root)
 
     def _segments_still_held(self, replay: ReplayBuffer) -> tuple[tuple[str, ...], int]:
         """Segments of the previous checkpoint with rows the ring still holds, and the first row not saved yet."""
@@ -79,7 +84,7 @@ class Saver:
             if stop > oldest:
                 linked.append(name)
                 start = max(start, stop)
-        if self.newest is not None and not all((self.newest.path / name).is_file() for name in linked):
+        if linked and self.newest is not None and not self.newest.there().keys() >= set(linked):
             return (), oldest  # someone deleted it: the whole replay is written anew
         return tuple(linked), start
 

@@ -274,6 +274,7 @@ class Session:
 
     def close(self) -> None:
         self.display.close()
+        self.saver.close()
         for log in (self.metrics_log, self.evaluations_log, self.tensorboard):
             if log is not None:
                 log.close()

@@ -20,7 +20,8 @@ from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvFactory, EnvSource
 from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
-from rl_training.experiment.checkpointing import Checkpoint, remove_leftovers, remove_newer
+from rl_training.experiment.checkpoint_writing import remove_leftovers, remove_newer
+from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import TrainConfig, located
 from rl_training.experiment.files import DISK_ERRORS, remove_temporaries, replace_file, to_json
 from rl_training.experiment.logging import finite
