@@ -55,7 +55,7 @@ def main() -> None:
     for name, tensor in replay.storage.items():
         if tensor.is_floating_point():
             tensor[:] = np.random.default_rng(0).normal(size=1)[0] if name == "rewards" else 0.5
-    saves, plain = [], []
+    saves, rotated, plain = [], [], []
     with tempfile.TemporaryDirectory(dir=".") as place:
         folder = Path(place)
         saver = Saver(folder / "checkpoints", TrainConfig("sac", "HalfCheetah-v5"), None, print)
@@ -67,15 +67,19 @@ def main() -> None:
             replay.finish_writing(after)
             started = time.perf_counter()
             saver.save(after, {}, learner, envs, replay)
-            saves.append(time.perf_counter() - started)
+            saves.append(time.perf_counter() - started)  # then training goes on; a thread removes the oldest one
+            saver.finish_rotation()
+            rotated.append(time.perf_counter() - started)
             plain.append(write_plainly(folder, str(number), [learner.state_dict, partial(replay.read, before, after)]))
     ratios = [a / b for a, b in zip(saves, plain, strict=True)]
     results = {
         "transitions": ROWS,
         "new": NEW,
         "save_ms": 1e3 * statistics.median(saves),
+        "save_and_rotate_ms": 1e3 * statistics.median(rotated),
         "plain_write_ms": 1e3 * statistics.median(plain),
         "ratio_median": statistics.median(ratios),
+        "ratio_with_rotation_median": statistics.median(a / b for a, b in zip(rotated, plain, strict=True)),
         "ratios": [round(ratio, 2) for ratio in ratios],
     }
     print(json.dumps(results, indent=1))

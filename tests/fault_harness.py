@@ -140,7 +140,10 @@ class Run:
         return saver.save(step, {"step": step}, self.learner, self.envs, self.replay)
 
     def save_to(self, root: Path, step: int) -> Checkpoint | None:
-        return self.save(self.saver(root), step)
+        saver = self.saver(root)
+        saved = self.save(saver, step)
+        saver.finish_rotation()
+        return saved
 
 
 def contents(checkpoint: Checkpoint) -> Contents:

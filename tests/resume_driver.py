@@ -102,6 +102,7 @@ def in_save(cut: dict[str, Any]) -> None:
     def patched_checkpoint(session: Session) -> None:
         saving[:] = [session]
         checkpoint(session)
+        session.saver.finish_rotation()
         saving.clear()
 
     def watched(name: str) -> Callable[..., Any]:

@@ -67,6 +67,7 @@ class Scene:
         def work() -> int:
             saver = self.run.saver(root)
             if self.run.save(saver, self.step) is not None:
+                saver.finish_rotation()
                 return SAVED
             assert len(self.run.notes) == 1 and "the previous one is kept" in self.run.notes[0]
             self.check(root)
@@ -189,6 +190,7 @@ def test_links_do_not_grow_with_the_replay(tmp_path: Path, monkeypatch) -> None:
     for step in range(1, 13):
         calls.clear()
         assert run.save(saver, step) is not None
+        saver.finish_rotation()
     assert calls == {"link": 2, "unlink": 4}  # the segments written meanwhile; networks, episodes, state and manifest
     for path in list_checkpoints(root):
         assert [segment_rows(name) for name in load_checkpoint(path).names("replay_")] == [
@@ -204,6 +206,7 @@ def test_a_save_takes_over_only_the_very_same_files(tmp_path: Path) -> None:
     saver = run.saver(root)
     for step in (10, 20, 30):
         run.save(saver, step)
+    saver.finish_rotation()
     (spare,) = root.glob(".del-*")
     (name,) = (path.name for path in spare.iterdir())
     (spare / name).unlink()

@@ -10,7 +10,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ def save_checkpoint(
     tensors: Mapping[str, Tensors],
     unchanged: Checkpoint | None = None,
     linked: tuple[str, ...] = (),
+    *,
+    pool: ThreadPoolExecutor,
 ) -> Checkpoint:
     """Write `root/step_<n>`; the files named in `linked` are taken over from the checkpoint `unchanged`."""
     make_directory(root)
@@ -33,7 +35,7 @@ def save_checkpoint(
     there = unchanged.there() if unchanged is not None else {}
     _begin(root, temporary, {name: there[name] for name in linked})
     try:
-        files = _write_files(temporary, state, tensors, unchanged, linked)
+        files = _write_files(temporary, state, tensors, unchanged, linked, pool)
         write_synced(temporary / MANIFEST, manifest_bytes(step, files))
         sync_directory(temporary)
         if final.exists():  # the same step again, after a resume: the new one holds the same bits
@@ -73,25 +75,27 @@ def _write_files(
     tensors: Mapping[str, Tensors],
     unchanged: Checkpoint | None,
     linked: tuple[str, ...],
+    pool: ThreadPoolExecutor,
 ) -> dict[str, dict[str, Any]]:
     """Everything but the manifest, on the disk, and the manifest's entry of each file."""
     parts = {f"{name}.safetensors": tensor_parts(group) for name, group in tensors.items()}
     parts["state.json"] = [memoryview(to_json(state))]
-    files: dict[str, dict[str, Any]] = {}
-    with ThreadPoolExecutor(len(parts)) as pool:
-        synced = []
+    synced = []
+    try:
+        # Synced together, hashed meanwhile: the disk commits them in one go, and hashing hides behind it.
         for name, pieces in parts.items():
-            # Synced together, hashed meanwhile: the disk commits them in one go, and hashing hides behind it.
             synced.append(pool.submit(sync_file, start_writing(directory / name, pieces)))
-            files[name] = _entry(pieces)
+        files = {name: _entry(pieces) for name, pieces in parts.items()}
         there = inodes(directory)
         for name in linked:
             assert unchanged is not None
             if name not in there:
                 _link_or_copy(f"{unchanged.path}/{name}", f"{directory}/{name}")
             files[name] = unchanged.files[name]
-        for one in synced:
-            one.result()
+    finally:
+        wait(synced)  # whatever happens: nobody may write into a directory that is given up
+    for one in synced:
+        one.result()
     return files
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from rl_training.runtime.run_state import check_envs, check_rows, load_learner
 
 SEGMENT_NAME = re.compile(r"replay_(\d{12,18})_(\d{12,18})\.safetensors")
 MOST_SEGMENTS = 1024  # then the replay is written anew as one: linking many small files would cost more than it saves
+THREADS = 4  # as many files as a save writes
 MOST_FAILURES = 3  # saves in a row that may fail (a full disk) before the run stops
 
 
@@ -29,11 +31,14 @@ class Saver:
     def __init__(self, root: Path, config: TrainConfig, newest: Checkpoint | None, note: Callable[[str], None]) -> None:
         self.root, self.config, self.newest, self.note = root, config, newest, note
         self.failures = 0
+        self._pool = ThreadPoolExecutor(THREADS)
+        self._rotation: Future[None] | None = None
 
     def save(
         self, step: int, state: dict[str, Any], learner: Learner, envs: SeededEnvs, replay: ReplayBuffer
     ) -> Checkpoint | None:
         """None if the disk refused; the checkpoints before it are untouched."""
+        self.finish_rotation()
         linked, start = self._segments_still_held(replay)
         snapshot = envs.snapshot()
         tensors: dict[str, Any] = {
@@ -55,7 +60,7 @@ class Saver:
             "action_space": space_to_dict(envs.action.space),
         }
         try:
-            self.newest = save_checkpoint(self.root, step, full, tensors, self.newest, linked)
+            self.newest = save_checkpoint(self.root, step, full, tensors, self.newest, linked, pool=self._pool)
         except OSError as error:
             self.failures += 1
             self.note(f"checkpoint at step {step} could not be written: {error.strerror}; the previous one is kept")
@@ -64,14 +69,22 @@ class Saver:
                 raise OSError(error.errno, what, str(self.root)) from error
             return None
         self.failures = 0
-        try:
-            remove_old(self.root, self.config.keep_checkpoints, self.newest)
-        except OSError as error:  # the new one is safe; the next rotation tries again
-            self.note(f"old checkpoints could not be removed: {error.strerror}")
+        # The new one is safe: nobody needs to wait until the old ones are gone.
+        self._rotation = self._pool.submit(remove_old, self.root, self.config.keep_checkpoints, self.newest)
         return self.newest
+
+    def finish_rotation(self) -> None:
+        try:
+            if self._rotation is not None:
+                self._rotation.result()
+        except OSError as error:  # the next rotation tries again
+            self.note(f"old checkpoints could not be removed: {error.strerror}")
+        self._rotation = None
 
     def close(self) -> None:
         """Nothing but whole checkpoints stays behind."""
+        self.finish_rotation()
+        self._pool.shutdown()
         remove_leftovers(self.root)
 
     def _segments_still_held(self, replay: ReplayBuffer) -> tuple[tuple[str, ...], int]:
