@@ -40,7 +40,6 @@ class SeededEnvs:
         num_envs: int,
         stream: str = "episode",
         first_episode: int = 0,
-        render_mode: str | None = None,
         workers: int = 0,
         timeout: float = 300.0,
     ) -> None:
@@ -49,7 +48,7 @@ class SeededEnvs:
         self.timeout = timeout  # seconds a step may take
         self.busy_since: float | None = None  # when the step in progress began
         self.note: str | None = None  # why workers were asked for and are not used
-        self.stepper = self._make_stepper(source, render_mode, workers, timeout)
+        self.stepper = self._make_stepper(source, workers, timeout)
         self.observation, self.action = self.stepper.observation, self.stepper.action
         self.episodes = [first_episode] * self.size
         self.logs: list[list[Array]] = [[] for _ in range(self.size)]
@@ -63,15 +62,13 @@ class SeededEnvs:
     def shape(self) -> EnvShape:
         return env_shape(self.observation, self.action)
 
-    def _make_stepper(self, source: EnvSource, render_mode: str | None, workers: int, timeout: float) -> Stepper:
+    def _make_stepper(self, source: EnvSource, workers: int, timeout: float) -> Stepper:
         if workers > 1:  # this process is the first
             try:
-                if render_mode is not None:
-                    raise CannotUseWorkers("it is rendered")
                 return WorkerStepper(source, self.size, workers, timeout)
             except CannotUseWorkers as why:
                 self.note = f"environment {source.env_id!r} runs in this process, without workers: {why}"
-        return LocalStepper(source, self.size, render_mode)
+        return LocalStepper(source, self.size)
 
     def reset_all(self) -> None:
         self._start(range(self.size))

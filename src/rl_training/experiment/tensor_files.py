@@ -18,6 +18,7 @@ TYPE_NAMES = {
     torch.float64: "F64",
     torch.float32: "F32",
     torch.int32: "I32",
+    torch.float16: "F16",
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }

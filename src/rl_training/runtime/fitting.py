@@ -8,13 +8,32 @@ import torch
 
 from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
-from rl_training.core.checks import UserError
+from rl_training.core.checks import ConfigError, Problem, UserError
+from rl_training.core.fields import parse
 from rl_training.core.types import EnvShape
 from rl_training.data.replay_buffer import replay_bytes
 from rl_training.envs.spaces import space_to_dict
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpointing import Checkpoint
-from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.config import TrainConfig, located
+from rl_training.experiment.yaml_loading import LoadedYaml
+
+
+def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tuple[type[Learner], OffPolicySettings]:
+    """The algorithm and its own settings; what is wrong with them is told with the file and line it came from."""
+    try:
+        cls = learner_class(config.algo)
+    except UserError as error:
+        raise located([Problem(("algo",), str(error))], source) from error
+    try:
+        return cls, parse(cls.settings_type, config.algo_kwargs)
+    except ConfigError as error:
+        raise located(error.problems, source, ("algo_kwargs",)) from error
+    except UserError as error:
+        if source is None:
+            raise
+        line = source.line(("algo_kwargs", getattr(error, "field_name", None) or ""))
+        raise UserError(f"{source.source}:{line}: {error}") from error
 
 
 def check_fit(cls: type[Learner], shape: EnvShape, env_id: str) -> None:

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from rl_training.algorithms.base import Learner, OffPolicySettings
-from rl_training.algorithms.catalogue import learner_class
-from rl_training.core.checks import ConfigError, UserError
+from rl_training.core.checks import UserError
 from rl_training.core.fields import parse
 from rl_training.core.types import TrainResult
 from rl_training.data.replay_buffer import ReplayBuffer
@@ -22,7 +21,7 @@ from rl_training.envs.factory import EnvFactory, EnvSource
 from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
 from rl_training.experiment.checkpoint_writing import remove_leftovers, remove_newer
 from rl_training.experiment.checkpointing import Checkpoint
-from rl_training.experiment.config import TrainConfig, located
+from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.files import DISK_ERRORS, remove_temporaries, replace_file, to_json
 from rl_training.experiment.logging import finite
 from rl_training.experiment.runs import CAN_BE_ASKED, RunLock, RunRecord, create_run_dir, versions
@@ -30,7 +29,7 @@ from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.choices import Choices, choose, choose_device
 from rl_training.runtime.closing import write_video_and_report
-from rl_training.runtime.fitting import check_fit, check_memory, check_same_spaces
+from rl_training.runtime.fitting import check_fit, check_memory, check_same_spaces, parse_settings
 from rl_training.runtime.off_policy import run_off_policy
 from rl_training.runtime.run_state import unfit
 from rl_training.runtime.saving import Saver, restore
@@ -74,14 +73,6 @@ def trainer_for(*classes: type[Learner]) -> TrainFunction:
         return train(config, run_suffix, callbacks, env_factory, show_progress)
 
     return train_one
-
-
-def parse_settings(config: TrainConfig) -> tuple[type[Learner], OffPolicySettings]:
-    cls = learner_class(config.algo)
-    try:
-        return cls, parse(cls.settings_type, config.algo_kwargs)
-    except ConfigError as error:
-        raise located(error.problems, base_path=("algo_kwargs",)) from error
 
 
 def train(
