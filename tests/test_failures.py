@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import torch
 from harness import run_program
 
 from rl_training.algorithms.catalogue import algorithm_names
+from rl_training.envs import vector
 from rl_training.envs.spaces import space_to_dict
 from rl_training.experiment.checkpointing import load_checkpoint, newest_checkpoint
 from rl_training.runtime.callbacks import Callback
@@ -121,6 +123,12 @@ def test_a_loss_that_becomes_nan_ends_the_run_and_keeps_the_good_checkpoint(algo
     with pytest.raises(TrainingFailure, match="NaN or infinite at update 58"):
         train(quick_config(algo, tmp_path), callbacks=[Poison(0, 77)], show_progress=False)
     (run_dir,) = tmp_path.iterdir()
+    record = json.loads((run_dir / "run.json").read_text())
+    failed = record["failed_seeds"]["0"]
+    (names,) = re.findall(r"(\S.*) became NaN or infinite", failed["reason"])
+    assert record["failure"].startswith(failed["reason"])
+    bad = {name for name, value in failed["metrics"].items() if value == "nan"}
+    assert set(names.split(", ")) == bad and any(name.endswith("loss") for name in bad)
     checkpoint = newest_checkpoint(run_dir / "checkpoints")[0]
     assert checkpoint.step == 50
     assert all(t.isfinite().all() for k, t in checkpoint.tensors("learner.safetensors").items() if k[:6] == "params")
@@ -188,3 +196,14 @@ def test_tensorboard_holds_the_same_numbers(quick_config, tmp_path: Path) -> Non
     found = [(event.step, event.value) for event in events.Scalars("train/loss")]
     assert [step for step, _ in found] == [step for step, _ in expected]
     assert [value for _, value in found] == pytest.approx([value for _, value in expected])
+
+
+def test_an_endless_episode_makes_the_resume_inexact(quick_config, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(vector, "LONGEST_LOG", 10)
+    config = quick_config("sac", tmp_path, eval_episodes=0, checkpoint_interval=30, total_timesteps=60)
+    result = train(config, show_progress=False)  # episodes of 200 steps
+    record = json.loads((result.run_dir / "run.json").read_text())
+    assert record["resume"] == "inexact" and "on a resume it starts afresh" in record["resume_note"]
+    assert capsys.readouterr().err.count("resume: inexact (an episode went on for more than") == 1
+    resumed = resume_training(result.run_dir, total_timesteps=70, show_progress=False)
+    assert resumed.metrics["global_step"] == 70

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import subprocess
 from collections import Counter
@@ -31,7 +33,10 @@ from fault_harness import (
 
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
+from rl_training.experiment import files
 from rl_training.experiment.checkpointing import list_checkpoints, load_checkpoint, newest_checkpoint
+from rl_training.runtime import saving
+from rl_training.runtime.agents import load_agent
 from rl_training.runtime.saving import segment_rows
 from rl_training.runtime.session import TrainingFailure
 from rl_training.runtime.trainer import train
@@ -296,3 +301,52 @@ def test_a_read_only_disk_is_one_line(small_disk: Path, capsys) -> None:
     assert capsys.readouterr().err == f"error: output_dir {small_disk}: cannot be written (Read-only file system)\n"
     assert main(["resume", str(run.run_dir), "--total-timesteps", "60", "--quiet"]) == 2
     assert capsys.readouterr().err == f"error: {run.run_dir / '.lock'}: cannot be written (Read-only file system)\n"
+
+
+def test_a_best_agent_that_the_disk_refuses_is_written_later(tmp_path: Path, monkeypatch, capsys) -> None:
+    config = make_quick_config("dqn", tmp_path / "runs", eval_interval=20, checkpoint_interval=25, eval_episodes=2)
+    expected = train(config, run_suffix="whole", show_progress=False)
+    refused: list[str] = []
+
+    def replace_file(path: Path, data: bytes) -> None:
+        if len(refused) < 2 and path.name.endswith("best.safetensors"):
+            refused.append(path.name)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        files.replace_file(path, data)
+
+    monkeypatch.setattr(saving, "replace_file", replace_file)
+    result = train(config, run_suffix="refused", show_progress=False)
+    line = "best agent of seed 0 could not be written: No space left on device; it is tried again\n"
+    assert capsys.readouterr().err.count(line) == len(refused) == 2
+    name = "agents/seed_0_best.safetensors"
+    assert (result.run_dir / name).read_bytes() == (expected.run_dir / name).read_bytes()
+    assert (
+        load_checkpoint(result.checkpoint_path).state["best"] == load_checkpoint(expected.checkpoint_path).state["best"]
+    )
+
+
+def test_a_best_agent_that_is_not_on_the_disk_does_not_count(tmp_path: Path, monkeypatch) -> None:
+    def replace_file(path: Path, data: bytes) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    config = make_quick_config("dqn", tmp_path, eval_interval=20, checkpoint_interval=25, eval_episodes=2)
+    monkeypatch.setattr(saving, "replace_file", replace_file)
+    result = train(config, show_progress=False)
+    assert load_checkpoint(result.checkpoint_path).state["best"] == [None]
+    assert load_agent(result.run_dir / "agents" / "seed_0_final.safetensors").step == 120
+
+
+def test_a_disk_that_cannot_hold_the_checkpoints_is_told_at_the_start(tmp_path: Path, monkeypatch, capsys) -> None:
+    config = make_quick_config("dqn", tmp_path, eval_episodes=0, total_timesteps=30)
+    train(config, show_progress=False)
+    assert "checkpoints of this run" not in capsys.readouterr().err
+    usage = shutil.disk_usage(tmp_path)._replace(free=5000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    run_dir = train(config, show_progress=False).run_dir
+    assert re.fullmatch(
+        r"the checkpoints of this run need up to [0-9.e-]+ GiB, 4.7e-06 GiB are free in .*\n", capsys.readouterr().err
+    )
+    # What is on the disk already needs no room.
+    resume_training(run_dir, total_timesteps=35, show_progress=False)
+    needed = float(re.search(r"up to (\S+) GiB", capsys.readouterr().err)[1])
+    assert needed * 2**30 < 30_000

@@ -115,17 +115,20 @@ class Engine:
                     self.rates[number],
                     self.adam_eps,
                 )
-            bad = ~self.metrics.add(number, metrics) & (self.first_bad < 0)
+            bad = ~self.metrics.add(number, metrics, self.first_bad >= 0) & (self.first_bad < 0)
             self.first_bad.copy_(torch.where(bad, self.count_tensor, self.first_bad))
         for target, source in self.polyak.items():
             self.flat[target].lerp_(self.flat[source], self.tau)
 
-    def _learn_metric_names(self, batch: Batch, noise: Noise) -> None:
+    def metric_names(self, batch: Batch, noise: Noise) -> list[list[str]]:
         """One look at each loss, without effect, tells which metrics there are: their sums need a place."""
         groups = self.seed_groups(0)
         one_batch, one_noise = _first((batch, noise))
         with torch.no_grad():
-            self.metrics.learn_names([list(phase.loss(groups, one_batch, one_noise)[1]) for phase in self.phases])
+            return [list(phase.loss(groups, one_batch, one_noise)[1]) for phase in self.phases]
+
+    def metrics_at_failure(self, seed: int) -> dict[str, float]:
+        return self.metrics.newest_of(seed, (self.beta_powers[:, 0] < 1).tolist())
 
     def _program(self, pattern: Pattern, batch: Batch) -> Callable[[Batch, Noise], None]:
         """`_update` for one pattern and batch size, compiled if asked for."""
@@ -142,7 +145,7 @@ class Engine:
     def update(self, batch: Batch, noise: Noise, pattern: Pattern | None = None) -> None:
         """One update on a given batch; every tensor has the seed axis in front."""
         if not self.metrics.names:
-            self._learn_metric_names(batch, noise)
+            self.metrics.learn_names(self.metric_names(batch, noise))
         pattern = pattern or self.pattern(self.update_count + 1)
         self._program(pattern, batch)(batch, noise)
         self._count(pattern)
@@ -191,7 +194,7 @@ class Engine:
     ) -> Callable[[], None]:
         """Sampling and all updates of a step as one CUDA graph that reads and writes the buffers in place."""
         if not self.metrics.names:
-            self._learn_metric_names(*self._draw(source, batch_size, noise))
+            self.metrics.learn_names(self.metric_names(*self._draw(source, batch_size, noise)))
 
         def make(pattern: Pattern) -> Callable[[], None]:
             def sampled_update() -> None:

@@ -113,6 +113,18 @@ def _link_or_copy(source: str, target: str) -> None:
         write_synced(Path(target), Path(source).read_bytes())
 
 
+def copy_checkpoint(checkpoint: Checkpoint, root: Path, state: Mapping[str, Any]) -> Checkpoint:
+    """The same checkpoint in another run, with another state."""
+    place = root / f"step_{checkpoint.step:012d}"
+    shutil.copytree(checkpoint.path, place, ignore=shutil.ignore_patterns(MANIFEST, "state.json"))
+    data = to_json(state)
+    write_synced(place / "state.json", data)
+    files = {**checkpoint.files, "state.json": _entry([memoryview(data)])}
+    write_synced(place / MANIFEST, manifest_bytes(checkpoint.step, files))
+    sync_directory(place)
+    return Checkpoint(place, checkpoint.step, files, dict(state))
+
+
 def remove_old(root: Path, keep: int, newest: Checkpoint) -> None:
     """Rotate: only the newest `keep` stay. Renamed first, so that a half-deleted one is never mistaken for whole.
 

@@ -104,8 +104,8 @@ def available(root: Path) -> str:
     return f"; available: {', '.join(names)}" if names else ""
 
 
-def load_checkpoint(path: Path) -> Checkpoint:
-    """Read and verify every file of one checkpoint directory."""
+def load_checkpoint(path: Path, only: tuple[str, ...] | None = None) -> Checkpoint:
+    """Verify every file of one checkpoint directory, or the state and those files `only`."""
     if not path.is_dir():
         raise NotACheckpoint(f"{path}: not a checkpoint directory{available(path.parent)}")
     if not (path / MANIFEST).exists():
@@ -121,6 +121,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
     for name, entry in files.items():
         if not FILE_NAME.fullmatch(name):
             raise DamagedCheckpoint(f"{path.name} damaged ({MANIFEST} names a file {shown(name)})")
+        if only is not None and name not in ("state.json", *only):
+            continue
         data = _verified(path, name, entry)
         if name == "state.json":
             state = parse_json(data, path / name)
@@ -166,12 +168,12 @@ def _verified(path: Path, name: str, entry: Any) -> bytes:
     return data
 
 
-def newest_checkpoint(root: Path) -> tuple[Checkpoint, list[str]]:
+def newest_checkpoint(root: Path, only: tuple[str, ...] | None = None) -> tuple[Checkpoint, list[str]]:
     """The newest checkpoint that verifies, and a line for each newer one that did not."""
     skipped: list[str] = []
     for path in reversed(list_checkpoints(root)):
         try:
-            checkpoint = load_checkpoint(path)
+            checkpoint = load_checkpoint(path, only)
             return checkpoint, [f"{line}, using {checkpoint.path.name}" for line in skipped]
         except DamagedCheckpoint as error:
             skipped.append(str(error))

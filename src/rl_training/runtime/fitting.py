@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import torch
@@ -11,7 +12,7 @@ from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.checks import ConfigError, Problem, UserError
 from rl_training.core.fields import parse
 from rl_training.core.types import EnvShape
-from rl_training.data.replay_buffer import replay_bytes
+from rl_training.data.replay_buffer import ReplayBuffer, replay_bytes
 from rl_training.envs.spaces import space_to_dict
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpointing import Checkpoint
@@ -69,6 +70,21 @@ def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvSha
             f"buffer_capacity {capacity} for {seeds} seed{'s' * (seeds > 1)} needs {needed / 2**30:.1f} GiB, "
             f"{free / 2**30:.1f} GiB are free; at most {fits} fit"
         )
+
+
+def disk_note(
+    run_dir: Path, keep: int, learner: Learner, replay: ReplayBuffer, resumed: Checkpoint | None
+) -> str | None:
+    """A line for the user if the disk clearly cannot hold the run's checkpoints; they share one replay."""
+    rows = sum(tensor.nbytes for tensor in replay.storage.values())
+    networks = sum(tensor.nbytes for tensor in learner.state_dict().values())
+    there = sum(entry["bytes"] for entry in resumed.files.values()) if resumed is not None else 0
+    needed, free = rows + (keep + 1) * networks - there, shutil.disk_usage(run_dir).free
+    if needed <= free:
+        return None
+    return (
+        f"the checkpoints of this run need up to {needed / 2**30:.2g} GiB, {free / 2**30:.2g} GiB are free in {run_dir}"
+    )
 
 
 def free_memory() -> int:

@@ -17,7 +17,8 @@ from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpoint_writing import remove_leftovers, remove_old, save_checkpoint
 from rl_training.experiment.checkpointing import Checkpoint, DamagedCheckpoint
 from rl_training.experiment.config import TrainConfig
-from rl_training.runtime.run_state import check_envs, check_rows, load_learner
+from rl_training.experiment.files import replace_file
+from rl_training.runtime.run_state import check_envs, check_metrics, check_rows, load_learner
 
 SEGMENT_NAME = re.compile(r"replay_(\d{12,18})_(\d{12,18})\.safetensors")
 MOST_SEGMENTS = 1024  # then the replay is written anew as one: linking many small files would cost more than it saves
@@ -54,6 +55,7 @@ class Saver:
         full = {
             **state,
             "episodes": snapshot["episodes"],
+            "unlogged": snapshot["unlogged"],
             "added": replay.added,
             "config": self.config.to_dict(),
             "observation_space": space_to_dict(envs.observation.space),
@@ -102,6 +104,26 @@ class Saver:
         return tuple(linked), start
 
 
+class BestAgents:
+    """The best policy of each seed so far, as a file. One that the disk refused is kept and written later."""
+
+    def __init__(self, directory: Path, note: Callable[[str], None]) -> None:
+        self.directory, self.note = directory, note
+        self.waiting: dict[int, bytes] = {}  # by seed
+
+    def save(self, seed: int, agent: bytes) -> None:
+        self.waiting[seed] = agent
+        self.write()
+
+    def write(self) -> None:
+        for seed, agent in list(self.waiting.items()):
+            try:
+                replace_file(self.directory / f"seed_{seed}_best.safetensors", agent)
+                del self.waiting[seed]
+            except OSError as error:
+                self.note(f"best agent of seed {seed} could not be written: {error.strerror}; it is tried again")
+
+
 def segment_rows(name: str) -> tuple[int, int]:
     match = SEGMENT_NAME.fullmatch(name)
     if match is None or int(match[1]) >= int(match[2]):
@@ -126,11 +148,13 @@ def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs, replay: 
     if reached != added:
         raise DamagedCheckpoint(f"{checkpoint.path.name} damaged (transitions are missing from its replay)")
     replay.finish_writing(added)
+    check_metrics(checkpoint, learner, replay)
     stored = checkpoint.tensors("envs.safetensors")
     check_envs(checkpoint, stored, envs)
     return envs.restore(
         {
             "episodes": checkpoint.state["episodes"],
+            "unlogged": checkpoint.state["unlogged"],
             "actions": [stored[f"actions_{row}"].numpy() for row in range(envs.size)],
             "states": [stored[f"state_{row}"].numpy() for row in range(envs.size)],
             "obs": stored["obs"].numpy(),

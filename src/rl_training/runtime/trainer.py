@@ -29,7 +29,7 @@ from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.choices import Choices, choose, choose_device
 from rl_training.runtime.closing import write_video_and_report
-from rl_training.runtime.fitting import check_fit, check_memory, check_same_spaces, parse_settings
+from rl_training.runtime.fitting import check_fit, check_memory, check_same_spaces, disk_note, parse_settings
 from rl_training.runtime.off_policy import run_off_policy
 from rl_training.runtime.run_state import unfit
 from rl_training.runtime.saving import Saver, restore
@@ -182,7 +182,8 @@ def _execute(
             gamma=settings.gamma,
         )
         agent = Agent(config, learner, envs.observation, envs.action)
-        notices = [*notes, *_notices(config, settings, choices, record, envs)]
+        room = disk_note(run_dir, config.keep_checkpoints, learner, replay, resumed)
+        notices = [*notes, *_notices(config, settings, choices, record, envs), *([room] if room else [])]
 
         def guard(watched: SeededEnvs) -> Watchdog:
             return Watchdog(watched, lambda hang: _report_hang(hang, run_dir, record))
