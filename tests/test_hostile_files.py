@@ -246,9 +246,15 @@ def test_metrics_of_another_name_are_refused_before_training(run: Path, tmp_path
         resume_training(home, total_timesteps=60, show_progress=False)
 
 
-def test_a_missing_checkpoint_lists_those_there_are(run: Path) -> None:
+def test_a_missing_checkpoint_lists_those_there_are(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no such file or directory; available: step_0+20, step_0+40"):
         load_agent(run / "checkpoints" / "step_000000000030")
+    for words in ([], ["resume"]):
+        home = Path(shutil.copytree(run, tmp_path / f"run{len(words)}"))
+        newest = home / "checkpoints" / STEP
+        (newest / "manifest.json").unlink()
+        with pytest.raises(UserError, match=r"not a checkpoint \(no manifest.json\); available: step_0+20, step_0+40"):
+            resume_training(newest, show_progress=False) if words else load_agent(newest)
 
 
 def test_a_linked_step_is_not_a_checkpoint_of_the_run(run: Path, tmp_path: Path) -> None:
