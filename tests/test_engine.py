@@ -285,3 +285,26 @@ def test_graphs_for_acting_do_not_pile_up(monkeypatch) -> None:
         assert acting("greedy", torch.relu, np.full(size, size, np.float32)).tolist() == [size] * size
     assert len(acting._graphs) == MOST_GRAPHS
     assert captured == [*range(1, MOST_GRAPHS + 1), MOST_GRAPHS + 1, 2]  # 1 was used again, so 2 had to go
+
+
+def test_a_failure_names_the_first_loss_that_was_not_finite() -> None:
+    """Seed 0 stays well; seed 1 fails in the slow phase of update 2, and everything of it is NaN later."""
+    engine = quadratic_engine(seeds=2, starts=(1.0, -1.0))
+    feed(engine, 2.0, 3.0)
+    engine.flat["slow"][1] = torch.nan
+    feed(engine, 2.0, 3.0)
+    engine.flat["fast"][1] = torch.nan
+    feed(engine, 2.0, 3.0)
+    feed(engine, 2.0, 3.0)
+    assert engine.first_bad.tolist() == [-1, 2]
+    names, metrics = engine.at_failure(1)
+    assert names == ["slow"] and metrics["loss"] == pytest.approx(-3.0 * 1.1) and np.isnan(metrics["slow"])
+    assert engine.metrics.newest()["loss"] == pytest.approx(2.0 * engine_weight_after(2.0, 2.0, 2.0))
+
+
+def test_a_failure_in_the_first_phase_is_not_blamed_on_one_that_never_ran_well() -> None:
+    engine = quadratic_engine()
+    feed(engine, 2.0)
+    assert engine.at_failure(0) == ([], {"loss": 2.0})
+    feed(engine, float("inf"))  # the slow phase runs for the first time
+    assert engine.at_failure(0)[0] == ["loss"]

@@ -462,6 +462,9 @@ def test_the_log_of_an_endless_episode_is_bounded(monkeypatch) -> None:
     assert not envs.can_return and snapshot["unlogged"] == [0] and len(snapshot["actions"][0]) == 0
     again = seeded(source(lambda: Counting(length=26)))
     assert not again.restore(snapshot) and again.episodes == [1] and again.unlogged == set()
+    # Even if it looks as it did at its start.
+    beginning = seeded(source(lambda: Counting(length=26)))
+    assert not again.restore({**snapshot, "obs": beginning.obs})
     envs.step(np.array([1]))  # the 26th: it ends after all
     envs.advance()
     assert envs.unlogged == set() and envs.snapshot()["unlogged"] == [] and envs.can_return

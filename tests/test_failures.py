@@ -130,7 +130,7 @@ def test_a_loss_that_becomes_nan_ends_the_run_and_keeps_the_good_checkpoint(algo
     (names,) = re.findall(r"(\S.*) became NaN or infinite", failed["reason"])
     assert record["failure"].startswith(failed["reason"])
     bad = {name for name, value in failed["metrics"].items() if value == "nan"}
-    assert set(names.split(", ")) == bad and any(name.endswith("loss") for name in bad)
+    assert set(names.split(", ")) <= bad and any(name.endswith("loss") for name in bad)
     checkpoint = newest_checkpoint(run_dir / "checkpoints")[0]
     assert checkpoint.step == 50
     assert all(t.isfinite().all() for k, t in checkpoint.tensors("learner.safetensors").items() if k[:6] == "params")

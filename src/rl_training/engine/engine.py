@@ -127,8 +127,8 @@ class Engine:
         with torch.no_grad():
             return [list(phase.loss(groups, one_batch, one_noise)[1]) for phase in self.phases]
 
-    def metrics_at_failure(self, seed: int) -> dict[str, float]:
-        return self.metrics.newest_of(seed, (self.beta_powers[:, 0] < 1).tolist())
+    def at_failure(self, seed: int) -> tuple[list[str], dict[str, float]]:
+        return self.metrics.at_failure(seed, (self.beta_powers[:, 0] < 1).tolist())
 
     def _program(self, pattern: Pattern, batch: Batch) -> Callable[[Batch, Noise], None]:
         """`_update` for one pattern and batch size, compiled if asked for."""

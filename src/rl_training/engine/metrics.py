@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
@@ -63,10 +64,15 @@ class MetricSums:
     def newest(self) -> LatestMetrics:
         return LatestMetrics([name for phase in self.names for name in phase], torch.cat(self.latest))
 
-    def newest_of(self, seed: int, ran: Sequence[bool]) -> dict[str, float]:
-        """The newest value of each metric of the phases that `ran`."""
-        phases = [phase for phase in range(len(self.names)) if ran[phase]]
-        return {k: v for p in phases for k, v in zip(self.names[p], self.latest[p][:, seed].tolist(), strict=True)}
+    def at_failure(self, seed: int, ran: Sequence[bool]) -> tuple[list[str], dict[str, float]]:
+        """What a failed seed failed with: the metrics that were not finite first, and all of the phases that `ran`."""
+        phases = [
+            dict(zip(names, values[:, seed].tolist(), strict=True))
+            for names, values, did in zip(self.names, self.latest, ran, strict=True)
+            if did
+        ]
+        bad = [[name for name, value in phase.items() if not math.isfinite(value)] for phase in phases]
+        return next(filter(None, bad), []), {name: value for phase in phases for name, value in phase.items()}
 
     def take_means(self) -> list[dict[str, float | None]]:
         """Per seed, the mean of each metric since the last call; None where its phase has not run."""

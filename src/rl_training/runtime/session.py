@@ -161,8 +161,8 @@ class Session:
         first_bad = self.learner.engine.first_bad.tolist() if self.gradient_steps else []
         for index, (seed, update) in enumerate(zip(self.seeds, first_bad, strict=False)):
             if update >= 0 and str(seed) not in self.failed:
-                found = self.learner.engine.metrics_at_failure(index)
-                bad = ", ".join(name for name, value in found.items() if not math.isfinite(value))
+                names, found = self.learner.engine.at_failure(index)
+                bad = ", ".join(names)
                 self.failed[str(seed)] = {
                     "update": update,
                     "step": self.step,

@@ -121,7 +121,9 @@ def resume_training(
         checkpoint, notes = find_checkpoint(path)
         home, values = checkpoint.path.parent.parent, checkpoint.state["config"]
     if not (home / "run.json").exists() and output_dir is None:
-        raise UserError(f"{path}: a checkpoint away from its run; name an output_dir to go on in a new run")
+        raise UserError(
+            f"{path}: a checkpoint away from its run; name an output_dir (--output-dir) to go on in a new run"
+        )
     record = RunRecord.read(home) if (home / "run.json").exists() else None
     config = config_from_dict(values, allow_module_env=True)
     step = checkpoint.step if checkpoint is not None else 0
