@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint wheel-test learn bench-cpu bench-gpu bench-disk fuzz clean
+.PHONY: help setup demo test lint wheel-test learn bench-cpu bench-gpu bench-disk kill-campaign fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,9 +46,10 @@ bench-cpu: $(STAMP) $(PEERS)/.installed ## training speed, taking turns with oth
 bench-gpu: $(STAMP) ## updates per second on a GPU
 	$(BIN)/python benchmarks/bench_gpu.py
 
-bench-disk: $(STAMP) ## memory of the replay and of a long run, cost of a checkpoint
+bench-disk: $(STAMP) ## memory of the replay and of a long run, cost of a checkpoint and of having them
 	$(BIN)/python benchmarks/memory.py --output benchmarks/results/memory.json
 	$(BIN)/python benchmarks/checkpoint_cost.py --output benchmarks/results/checkpoint-cost.json
+	$(BIN)/python benchmarks/checkpoint_overhead.py --output benchmarks/results/checkpoint-overhead.json
 
 $(PEERS)/.installed: constraints.txt
 	@$(PYTHON) -m venv $(PEERS)

@@ -28,7 +28,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = TrainConfig(
             algo, env_id, total_timesteps=1_000_000, output_dir=Path(folder), eval_episodes=0, compile="on",
-            checkpoint_interval=10_000_000, device="cpu", algo_kwargs=values,
+            checkpoint_interval=values.pop("checkpoint_interval", 10_000_000), device="cpu", algo_kwargs=values,
         )  # fmt: skip
         train(config, callbacks=[Turns(Pacer(int(warm_up), int(stretch)))], show_progress=False)
 

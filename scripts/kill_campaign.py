@@ -194,13 +194,19 @@ class Campaign:
     def describe(self, life: int, delay: float, cwd: Path, pid: int) -> Kill:
         roots = list(cwd.glob("runs/*/checkpoints"))
         found = list_checkpoints(roots[0]) if roots else []
-        halves = [path for root in roots for path in (*root.glob(f".tmp-*-{pid}"), *root.glob(f".del-*-{pid}"))]
+        # What a finished rotation leaves for the next save has no manifest any more.
+        patterns = (f".tmp-*-{pid}", f".del-*-{pid}/manifest.json")
+        halves = [path for root in roots for pattern in patterns for path in root.glob(pattern)]
         return Kill(life, round(delay, 3), found[-1].name if found else None, bool(halves))
+
+    def kills_per_algorithm(self) -> dict[str, int]:
+        return {algo: sum(len(run.kills) for run in self.runs if run.algo == algo) for algo in algorithm_names()}
 
     def result(self, seconds: float) -> dict[str, Any]:
         kills = [kill for run in self.runs for kill in run.kills]
         return {
             "kills": len(kills),
+            "kills_per_algorithm": self.kills_per_algorithm(),
             "kills_in_a_save": sum(kill.in_a_save for kill in kills),
             "kills_before_the_first_checkpoint": sum(kill.checkpoint is None for kill in kills),
             "runs": len(self.runs),
@@ -237,7 +243,10 @@ def main() -> int:
     bad = {key: result[key] for key in ("lost_runs", "unequal_finals", "tracebacks")}
     counts = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in bad.items())
     print(f"{result['kills']} kills in {result['runs']} runs of {len(algorithm_names())} algorithms: {counts}")
-    return int(any(bad.values()) or result["kills"] < options.kills)
+    spared = [algo for algo, kills in result["kills_per_algorithm"].items() if not kills]
+    if spared:
+        print(f"never killed: {', '.join(spared)}")
+    return int(any(bad.values()) or bool(spared) or result["kills"] < options.kills)
 
 
 if __name__ == "__main__":

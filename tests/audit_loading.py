@@ -15,10 +15,18 @@ from typing import Any
 warnings.simplefilter("ignore")
 
 from rl_training.cli.loading import load_config  # noqa: E402
-from rl_training.runtime.agents import load_agent  # noqa: E402
+from rl_training.runtime.agents import find_checkpoint, load_agent  # noqa: E402
+
+
+def load_whole(path: str) -> Any:
+    """A policy needs only some of a checkpoint's files; a resume reads them all."""
+    if Path(path).is_dir():
+        find_checkpoint(Path(path))
+    return load_agent(path)
+
 
 LOADERS: dict[str, Callable[[str], Any]] = {
-    "agent": load_agent,
+    "agent": load_whole,
     "config": load_config,
     "unpickle": lambda path: pickle.loads(Path(path).read_bytes()),  # what the hook must see
 }

@@ -140,7 +140,10 @@ class Run:
         return saver.save(step, {"step": step}, self.learner, self.envs, self.replay)
 
     def save_to(self, root: Path, step: int) -> Checkpoint | None:
-        return self.save(self.saver(root), step)
+        saver = self.saver(root)
+        saved = self.save(saver, step)
+        saver.finish_rotation()
+        return saved
 
 
 def contents(checkpoint: Checkpoint) -> Contents:
@@ -214,7 +217,8 @@ def fault_points(calls: list[Call], run: Path) -> list[Fault]:
     """strace counts the calls of each kind by each thread that touch the path it is given; so does this."""
     pid, counts, points = calls[0].thread, Counter[tuple[str, str, str]](), []
     for call in calls:
-        counts.update((call.thread, call.name, path) for path in set(call.paths))
+        touched = call.paths[:1] if call.name == "rename" else set(call.paths)  # strace asks for a rename's first name
+        counts.update((call.thread, call.name, path) for path in touched)
         if call.changes:
             path = call.paths[0]
             number = counts[call.thread, call.name, path]

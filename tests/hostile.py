@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_training.experiment.checkpointing import FORMAT, _manifest, _sha256, newest_checkpoint, pack_tensors
+from rl_training.experiment.checkpointing import FORMAT, _sha256, manifest_bytes, newest_checkpoint
 from rl_training.experiment.files import to_json
+from rl_training.experiment.tensor_files import pack_tensors
 from rl_training.runtime.agents import KEY, _digest, load_agent, load_tensors
 
 STEP = "step_000000000040"
@@ -43,7 +44,7 @@ def seal(checkpoint: Path, **changes: Any) -> Path:
     for name in names:
         data = (checkpoint / name).read_bytes()
         files[name] = {"sha256": _sha256(data), "bytes": len(data)}
-    body = {**json.loads(_manifest(int(STEP[5:]), files)), **changes}
+    body = {**json.loads(manifest_bytes(int(STEP[5:]), files)), **changes}
     body.pop("sha256")
     (checkpoint / "manifest.json").unlink()  # it may have another name elsewhere
     (checkpoint / "manifest.json").write_bytes(to_json({**body, "sha256": _sha256(to_json(body))}))

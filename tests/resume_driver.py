@@ -45,6 +45,7 @@ def die(session: Session, place: str) -> None:
         "added": session.replay.added,
         "open_lengths": session.episodes.open_lengths.tolist(),
         "since_training": session.since_training,
+        "into_a_delay": [session.gradient_steps % phase.every for phase in session.learner.engine.phases],
     }
     Path("cut.json").write_text(json.dumps(where))
     os.kill(os.getpid(), signal.SIGKILL)
@@ -76,6 +77,12 @@ def at_mid_episode(cut: dict[str, Any]) -> None:
     after_step(cut, lambda session: bool(session.episodes.open_lengths.min() > 0 and session.since_training > 0))
 
 
+def at_delay(cut: dict[str, Any]) -> None:
+    """Between two updates of an actor that is not updated every time."""
+    phases = lambda session: session.learner.engine.phases  # noqa: E731
+    after_step(cut, lambda session: any(session.gradient_steps % phase.every for phase in phases(session)))
+
+
 def in_evaluation(cut: dict[str, Any]) -> None:
     """At the n-th step of the episodes that evaluations play."""
     sessions, left, inner, evaluate = [], [cut["n"]], SeededEnvs.step, Session.evaluate
@@ -102,6 +109,7 @@ def in_save(cut: dict[str, Any]) -> None:
     def patched_checkpoint(session: Session) -> None:
         saving[:] = [session]
         checkpoint(session)
+        session.saver.finish_rotation()
         saving.clear()
 
     def watched(name: str) -> Callable[..., Any]:
@@ -150,6 +158,7 @@ CUTS = {
     "step": at_step,
     "episode_end": at_episode_end,
     "mid_episode": at_mid_episode,
+    "delay": at_delay,
     "evaluation": in_evaluation,
     "save": in_save,
     "slow_save": slow_save,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import torch
 
 from rl_training.algorithms.catalogue import algorithm_names
 from rl_training.core.checks import UserError
-from rl_training.experiment.checkpointing import load_checkpoint
+from rl_training.experiment.checkpointing import list_checkpoints, load_checkpoint
 from rl_training.runtime.agents import load_agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.trainer import train
@@ -168,3 +169,43 @@ def test_foreign_files_are_refused_without_being_read_as_code(finished, tmp_path
 def test_evaluating_zero_episodes_is_refused(finished) -> None:
     with pytest.raises(ValueError, match="num_episodes must be >= 1"):
         evaluate_checkpoint(finished.run_dir, 0)
+
+
+def test_a_checkpoint_away_from_its_run(quick_config, tmp_path: Path) -> None:
+    """A copied checkpoint stands alone: it goes on in a new run, and ends as the whole one did."""
+    whole = train(quick_config("sac", tmp_path / "whole"), show_progress=False)
+    part = train(quick_config("sac", tmp_path / "cut"), callbacks=[StopAt(57)], show_progress=False)
+    copy = Path(shutil.copytree(part.checkpoint_path, tmp_path / "elsewhere" / "mine"))
+    shutil.rmtree(tmp_path / "cut")
+    with pytest.raises(UserError) as refused:
+        resume_training(copy, show_progress=False)
+    assert (
+        str(refused.value)
+        == f"{copy}: a checkpoint away from its run; name an output_dir (--output-dir) to go on in a new run"
+    )
+    stopped = resume_training(copy, output_dir=tmp_path / "new", callbacks=[StopAt(58), Die()], show_progress=False)
+    resumed = resume_training(stopped.run_dir, show_progress=False)
+    assert resumed.run_dir == stopped.run_dir
+    (a, rows, _), (b, later_rows, _) = state_of(whole), state_of(resumed)
+    assert [name for name in a if not torch.equal(a[name], b[name])] == []
+    assert later_rows == rows[-len(later_rows) :] and later_rows[0]["step"] > 57
+
+
+class Die(Callback):
+    """Before a new checkpoint is written: the next resume finds the copied one."""
+
+    def on_end(self, session) -> None:
+        for path in list_checkpoints(session.run_dir / "checkpoints")[1:]:
+            shutil.rmtree(path)
+
+
+def test_the_last_step_may_go_past_the_total(quick_config, tmp_path: Path) -> None:
+    config = quick_config("dqn", tmp_path, total_timesteps=61, num_envs=4)
+    result = train(config, show_progress=False)
+    assert result.metrics["global_step"] == 64
+    for total in (None, 61, 64):
+        again = resume_training(result.run_dir, total_timesteps=total, show_progress=False)
+        assert again.metrics["already_finished"] and again.checkpoint_path == result.checkpoint_path
+    with pytest.raises(UserError, match=r"total_timesteps must be >= 64, the checkpoint's step, got 60"):
+        resume_training(result.run_dir, total_timesteps=60, show_progress=False)
+    assert resume_training(result.run_dir, total_timesteps=65, show_progress=False).metrics["global_step"] == 68

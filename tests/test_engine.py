@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms.dqn import DQN
+from rl_training.engine.acting import MOST_GRAPHS, Acting
 from rl_training.engine.device_rng import normals, threefry, uniforms
 from rl_training.engine.engine import Engine
 from rl_training.engine.groups import Layout
@@ -266,3 +268,43 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change: Callab
         engine.load_state_dict(state)
     assert engine.flat["fast"][0].item() == 1.0
     assert engine.update_count == 0
+
+
+def test_graphs_for_acting_do_not_pile_up(monkeypatch) -> None:
+    captured = []
+
+    def capture(self, policy, inputs):
+        captured.append(len(inputs[0]))
+        static = [torch.from_numpy(value.copy()) for value in inputs]
+        return SimpleNamespace(replay=lambda: None), static, static[0]
+
+    monkeypatch.setattr(Acting, "_capture", capture)
+    acting = Acting(SimpleNamespace(device=SimpleNamespace(type="cuda")))
+    sizes = [*range(1, MOST_GRAPHS + 1), 1, MOST_GRAPHS + 1, 1, 2]
+    for size in sizes:
+        assert acting("greedy", torch.relu, np.full(size, size, np.float32)).tolist() == [size] * size
+    assert len(acting._graphs) == MOST_GRAPHS
+    assert captured == [*range(1, MOST_GRAPHS + 1), MOST_GRAPHS + 1, 2]  # 1 was used again, so 2 had to go
+
+
+def test_a_failure_names_the_first_loss_that_was_not_finite() -> None:
+    """Seed 0 stays well; seed 1 fails in the slow phase of update 2, and everything of it is NaN later."""
+    engine = quadratic_engine(seeds=2, starts=(1.0, -1.0))
+    feed(engine, 2.0, 3.0)
+    engine.flat["slow"][1] = torch.nan
+    feed(engine, 2.0, 3.0)
+    engine.flat["fast"][1] = torch.nan
+    feed(engine, 2.0, 3.0)
+    feed(engine, 2.0, 3.0)
+    assert engine.first_bad.tolist() == [-1, 2]
+    names, metrics = engine.at_failure(1)
+    assert names == ["slow"] and metrics["loss"] == pytest.approx(-3.0 * 1.1) and np.isnan(metrics["slow"])
+    assert engine.metrics.newest()["loss"] == pytest.approx(2.0 * engine_weight_after(2.0, 2.0, 2.0))
+
+
+def test_a_failure_in_the_first_phase_is_not_blamed_on_one_that_never_ran_well() -> None:
+    engine = quadratic_engine()
+    feed(engine, 2.0)
+    assert engine.at_failure(0) == ([], {"loss": 2.0})
+    feed(engine, float("inf"))  # the slow phase runs for the first time
+    assert engine.at_failure(0)[0] == ["loss"]

@@ -12,6 +12,7 @@ import pytest
 from gymnasium import spaces
 
 from rl_training.core.checks import UserError
+from rl_training.envs import vector
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict, space_to_dict
@@ -448,3 +449,38 @@ def test_a_failure_carries_what_reproduces_it(what: Any, message: str) -> None:
     except ZeroDivisionError:
         return
     assert not (np.isfinite(obs).all() and np.isfinite(reward))
+
+
+# --- episodes without an end -------------------------------------------------------------------------------------
+def test_the_log_of_an_endless_episode_is_bounded(monkeypatch) -> None:
+    monkeypatch.setattr(vector, "LONGEST_LOG", 10)
+    envs = seeded(source(lambda: Counting(length=26)))
+    for step in range(25):
+        assert (envs.unlogged == {0}) == (step > 10) and len(envs.logs[0]) <= 10
+        envs.step(np.array([1]))
+        envs.advance()
+    snapshot = envs.snapshot()
+    assert not envs.can_return and snapshot["unlogged"] == [0] and len(snapshot["actions"][0]) == 0
+    again = seeded(source(lambda: Counting(length=26)))
+    assert not again.restore(snapshot) and again.episodes == [1] and again.unlogged == set()
+    # Even if it looks as it did at its start.
+    beginning = seeded(source(lambda: Counting(length=26)))
+    assert not again.restore({**snapshot, "obs": beginning.obs})
+    envs.step(np.array([1]))  # the 26th: it ends after all
+    envs.advance()
+    assert envs.unlogged == set() and envs.snapshot()["unlogged"] == [] and envs.can_return
+
+
+def test_an_endless_episode_with_native_state_comes_back(monkeypatch) -> None:
+    pytest.importorskip("mujoco")
+    monkeypatch.setattr(vector, "LONGEST_LOG", 10)
+    env_source = EnvSource("InvertedPendulum-v5")
+    envs = seeded(env_source)
+    for _ in range(12):
+        envs.step(np.zeros((1, 1), np.float32))
+        envs.advance()
+    snapshot = envs.snapshot()
+    assert envs.can_return and snapshot["unlogged"] == [0]
+    again = seeded(env_source)
+    assert again.restore(snapshot) and again.unlogged == {0}
+    assert again.hung().report["actions"] is None and "step beyond 10" in str(again.hung())

@@ -39,6 +39,10 @@ CUTS: dict[str, tuple[dict[str, Any], Callable[[Where], bool]]] = {
         {"at": "episode_end", "n": 39, "save": True},
         lambda cut: min(cut["open_lengths"]) == 0 and cut["updates"] > 0,
     ),
+    "between a delayed actor's updates": (
+        {"at": "delay", "n": 51, "save": True},
+        lambda cut: any(cut["into_a_delay"]) and cut["updates"] > 0,
+    ),
     "after the ring wrapped": (
         {"at": "step", "n": 95, "save": True},
         lambda cut: cut["added"] > CAPACITY and cut["added"] % CAPACITY != 0,
@@ -73,7 +77,10 @@ def whole(forks: Forks, tmp_path_factory) -> Callable[..., Path]:
 def matrix() -> Iterator[Any]:
     """Every cut for every entry and family; the default run has them all where starting is cheap, and the rest slow."""
     for algo, family in CASES:
+        delayed = hasattr(learner_class(algo).settings_type, "policy_delay")
         for cut in CUTS:
+            if "delayed" in cut and not delayed:
+                continue
             quick = family == "classic" or cut in ("mid-episode", "at an episode's end", "during an evaluation")
             yield pytest.param(algo, family, cut, marks=() if quick else pytest.mark.slow)
 

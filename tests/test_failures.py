@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -13,8 +14,11 @@ import torch
 from harness import run_program
 
 from rl_training.algorithms.catalogue import algorithm_names
+from rl_training.cli.main import main
+from rl_training.envs import vector
 from rl_training.envs.spaces import space_to_dict
 from rl_training.experiment.checkpointing import load_checkpoint, newest_checkpoint
+from rl_training.runtime import trainer
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.session import TrainingFailure
 from rl_training.runtime.trainer import train
@@ -121,6 +125,12 @@ def test_a_loss_that_becomes_nan_ends_the_run_and_keeps_the_good_checkpoint(algo
     with pytest.raises(TrainingFailure, match="NaN or infinite at update 58"):
         train(quick_config(algo, tmp_path), callbacks=[Poison(0, 77)], show_progress=False)
     (run_dir,) = tmp_path.iterdir()
+    record = json.loads((run_dir / "run.json").read_text())
+    failed = record["failed_seeds"]["0"]
+    (names,) = re.findall(r"(\S.*) became NaN or infinite", failed["reason"])
+    assert record["failure"].startswith(failed["reason"])
+    bad = {name for name, value in failed["metrics"].items() if value == "nan"}
+    assert set(names.split(", ")) <= bad and any(name.endswith("loss") for name in bad)
     checkpoint = newest_checkpoint(run_dir / "checkpoints")[0]
     assert checkpoint.step == 50
     assert all(t.isfinite().all() for k, t in checkpoint.tensors("learner.safetensors").items() if k[:6] == "params")
@@ -188,3 +198,101 @@ def test_tensorboard_holds_the_same_numbers(quick_config, tmp_path: Path) -> Non
     found = [(event.step, event.value) for event in events.Scalars("train/loss")]
     assert [step for step, _ in found] == [step for step, _ in expected]
     assert [value for _, value in found] == pytest.approx([value for _, value in expected])
+
+
+def test_an_endless_episode_makes_the_resume_inexact(quick_config, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(vector, "LONGEST_LOG", 10)
+    config = quick_config("sac", tmp_path, eval_episodes=0, checkpoint_interval=30, total_timesteps=60)
+    result = train(config, show_progress=False)  # episodes of 200 steps
+    record = json.loads((result.run_dir / "run.json").read_text())
+    assert record["resume"] == "inexact" and "on a resume it starts afresh" in record["resume_note"]
+    assert capsys.readouterr().err.count("resume: inexact (an episode went on for more than") == 1
+    resumed = resume_training(result.run_dir, total_timesteps=70, show_progress=False)
+    assert resumed.metrics["global_step"] == 70
+
+
+class KillWorker(Callback):
+    def on_step(self, session) -> None:
+        if session.step == 76:
+            session.envs.stepper.workers[0].process.kill()
+
+
+def test_an_environment_that_dies_with_its_worker_ends_the_run(quick_config, tmp_path: Path) -> None:
+    config = quick_config("dqn", tmp_path, eval_episodes=0, checkpoint_interval=30, num_envs=2, workers=2)
+    with pytest.raises(TrainingFailure, match=r"environment 1 of seed 0.*crash.json reproduces it"):
+        train(config, callbacks=[KillWorker()], show_progress=False)
+    (run_dir,) = tmp_path.iterdir()
+    report = json.loads((run_dir / "crash.json").read_text())
+    assert report["exit_code"] == -9
+    env = gym.make("CartPole-v1")  # what it was doing can be done again
+    env.reset(seed=report["reset_seed"])
+    ends = [env.step(action)[2] for action in report["actions"][:-1]]
+    assert report["run_seed"] == 0 and report["env_index"] == 1 and not any(ends)
+    assert json.loads((run_dir / "run.json").read_text())["status"] == "failed"
+    assert newest_checkpoint(run_dir / "checkpoints")[0].step == 60
+    assert resume_training(run_dir, show_progress=False).metrics["global_step"] == 120
+
+
+def test_a_failing_environment_is_exit_1_on_the_command_line(tmp_path: Path, monkeypatch, capsys) -> None:
+    (tmp_path / "falling_robot.py").write_text(
+        "import gymnasium as gym\n"
+        "from test_failures import Faulty\n"
+        "gym.register('Falling-v0', lambda **kw: Faulty(gym.make('CartPole-v1', **kw), 'raises', 40))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    words = ["train", "dqn", "falling_robot:Falling-v0", "--total-timesteps", "100", "--quiet", "--eval-episodes", "0"]
+    words += ["--set", "algo_kwargs.learning_starts=10", "--output-dir", str(tmp_path / "runs")]
+    assert main(words) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: environment 0 of seed 0, episode") and error.count("\n") == 1
+    assert "step raised RuntimeError: the robot fell over" in error and "crash.json reproduces it" in error
+
+
+class Restless(gym.Wrapper):
+    """Its future does not follow from seed and actions."""
+
+    def step(self, action):
+        obs, *rest = self.env.step(action)
+        return obs + np.random.default_rng().uniform(0, 1e-3, obs.shape).astype(obs.dtype), *rest
+
+
+def test_an_environment_that_does_not_repeat_itself_is_told_at_the_start(quick_config, tmp_path: Path, capsys) -> None:
+    def make_env(**kwargs):
+        return Restless(gym.make("CartPole-v1", **kwargs))
+
+    config = quick_config("dqn", tmp_path, eval_episodes=0, report=True)
+    result = train(config, env_factory=make_env, show_progress=False)
+    assert capsys.readouterr().err.startswith("resume: inexact (the environment does not repeat itself")
+    assert json.loads((result.run_dir / "run.json").read_text())["resume"] == "inexact"
+    assert "inexact" in (result.run_dir / "report.html").read_text()
+    resume_training(result.run_dir, total_timesteps=130, env_factory=make_env, show_progress=False)
+    assert "the open episodes start afresh" in capsys.readouterr().err
+
+
+def test_another_machine_is_told_and_half_a_row_is_cut_off(quick_config, tmp_path: Path, capsys) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("the device would be there")
+    result = train(quick_config("dqn", tmp_path, total_timesteps=60), show_progress=False)
+    place = result.run_dir / "run.json"
+    record = json.loads(place.read_text())
+    place.write_text(
+        json.dumps(
+            {
+                **record,
+                "engine": {**record["engine"], "device": "cuda"},
+                "versions": {**record["versions"], "torch": "0.1"},
+            }
+        )
+    )
+    rows = (result.run_dir / "metrics.jsonl").read_text()
+    (result.run_dir / "metrics.jsonl").write_text(rows + '{"step": 6')
+    resume_training(result.run_dir, total_timesteps=80, show_progress=False)
+    line = f"resume will not be bit-identical: torch 0.1 -> {torch.__version__}, device cuda -> cpu\n"
+    assert line in capsys.readouterr().err
+    after = (result.run_dir / "metrics.jsonl").read_text()
+    assert after.startswith(rows) and [json.loads(row) for row in after.splitlines()][-1]["step"] == 80
+
+
+def test_no_clock_that_can_jump() -> None:
+    sources = (Path(trainer.__file__).parent.parent).rglob("*.py")
+    assert [path.name for path in sources if re.search(r"\btime\.time\(|datetime\.now", path.read_text())] == []

@@ -18,8 +18,9 @@ from rl_training import __version__
 from rl_training.cli.main import main
 from rl_training.core.checks import Note, UserError
 from rl_training.experiment.checkpointing import DamagedCheckpoint, load_checkpoint
-from rl_training.runtime.agents import load_agent
+from rl_training.runtime.agents import find_checkpoint, load_agent
 from rl_training.runtime.trainer import train
+from rl_training.runtime.workflows import resume_training
 
 Builder = Callable[[Path, Path], Path]
 FOREIGN = "{path}: not a rl_training agent or checkpoint"
@@ -220,9 +221,40 @@ def test_all_damaged_is_exit_1_and_nothing_is_deleted(run: Path, tmp_path: Path,
     assert sorted((path, path.stat().st_mtime_ns) for path in home.rglob("*") if path.name != ".lock") == before
 
 
-def test_a_missing_checkpoint_lists_those_there_are(run: Path) -> None:
+def test_a_policy_is_loaded_without_its_replay(run: Path, tmp_path: Path) -> None:
+    """Gigabytes are not read to act; what is read is still verified, and a resume verifies all."""
+    home = Path(shutil.copytree(run, tmp_path / "run"))
+    for file in (home / "checkpoints" / STEP).glob("replay_*"):
+        file.write_bytes(b"not what it was")
+    assert load_agent(home).step == load_agent(home / "checkpoints" / STEP).step == 40
+    assert find_checkpoint(home)[0].step == 20
+    learner = home / "checkpoints" / STEP / "learner.safetensors"
+    learner.write_bytes(learner.read_bytes()[:-1] + b"\x7f")
+    with pytest.warns(Note, match="learner.safetensors sha256"):
+        assert load_agent(home).step == 20
+
+
+def test_metrics_of_another_name_are_refused_before_training(run: Path, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(run, tmp_path / "run"))
+    checkpoint = home / "checkpoints" / STEP
+    data = (checkpoint / "learner.safetensors").read_bytes()
+    (checkpoint / "learner.safetensors").write_bytes(data.replace(b".0.loss", b".0.lass"))
+    hostile.seal(checkpoint)
+    with pytest.raises(
+        UserError, match=r"learner.safetensors: the metrics are .*'lass'.*, this learner's are .*'loss'"
+    ):
+        resume_training(home, total_timesteps=60, show_progress=False)
+
+
+def test_a_missing_checkpoint_lists_those_there_are(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no such file or directory; available: step_0+20, step_0+40"):
         load_agent(run / "checkpoints" / "step_000000000030")
+    for words in ([], ["resume"]):
+        home = Path(shutil.copytree(run, tmp_path / f"run{len(words)}"))
+        newest = home / "checkpoints" / STEP
+        (newest / "manifest.json").unlink()
+        with pytest.raises(UserError, match=r"not a checkpoint \(no manifest.json\); available: step_0+20, step_0+40"):
+            resume_training(newest, show_progress=False) if words else load_agent(newest)
 
 
 def test_a_linked_step_is_not_a_checkpoint_of_the_run(run: Path, tmp_path: Path) -> None:

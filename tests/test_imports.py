@@ -31,10 +31,12 @@ RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 EXPERIMENT_LOW = {
     "config",
     "yaml_loading",
+    "checkpoint_writing",
     "checkpointing",
     "files",
     "report",
     "report_data",
+    "tensor_files",
     "runs",
     "logging",
     "progress",
@@ -44,7 +46,7 @@ EXPERIMENT_LOW = {
 EXPERIMENT_TOP = {"default_manager", "demo"}
 
 TORCH_FREE_ROOMS = {"core", "experiment (low)", "envs"}
-MAY_LOAD_TORCH = {f"{ROOT}.experiment.checkpointing"}
+MAY_LOAD_TORCH = {f"{ROOT}.experiment.{name}" for name in ("checkpoint_writing", "checkpointing", "tensor_files")}
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,13 +33,17 @@ from fault_harness import (
 
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
-from rl_training.experiment.checkpointing import load_checkpoint, newest_checkpoint
+from rl_training.experiment import files
+from rl_training.experiment.checkpointing import list_checkpoints, load_checkpoint, newest_checkpoint
+from rl_training.runtime import saving
+from rl_training.runtime.agents import load_agent
+from rl_training.runtime.saving import segment_rows
 from rl_training.runtime.session import TrainingFailure
 from rl_training.runtime.trainer import train
 from rl_training.runtime.workflows import resume_training
 
 traced = pytest.mark.skipif(not can_trace(), reason="needs strace and permission to trace")
-SAVES = {"first": 10, "second": 20, "rotating": 30}  # two are kept
+SAVES = {"first": 10, "second": 20, "rotating": 30, "after a rotation": 40}  # two are kept
 
 
 class Scene:
@@ -56,7 +63,7 @@ class Scene:
         """A copy of the directory, in a run of its own."""
         self.count += 1
         root = self.tmp_path / f"copy{self.count}" / "checkpoints"
-        shutil.copytree(self.before.parent, root.parent)
+        shutil.copytree(self.before.parent, root.parent, copy_function=os.link)  # a save writes into no old file
         return root
 
     def strike(self, root: Path, fault: Fault, effect: str) -> int:
@@ -65,12 +72,14 @@ class Scene:
         def work() -> int:
             saver = self.run.saver(root)
             if self.run.save(saver, self.step) is not None:
+                saver.finish_rotation()
                 return SAVED
             assert len(self.run.notes) == 1 and "the previous one is kept" in self.run.notes[0]
             self.check(root)
-            if self.run.save(saver, self.step + 10) is None or saver.failures or leftovers(root):
+            if self.run.save(saver, self.step + 10) is None or saver.failures:
                 return BROKEN
-            return REFUSED
+            saver.close()
+            return BROKEN if leftovers(root) else REFUSED
 
         def inject(pid: int) -> list[str]:
             path = fault.path.format(run=root.parent, pid=pid)
@@ -91,6 +100,7 @@ class Scene:
     def recover(self, root: Path) -> None:
         """The next save works and clears away what the dead one left."""
         assert child(lambda: SAVED if self.run.save_to(root, self.step + 10) else BROKEN) == SAVED
+        self.run.saver(root).close()
         assert newest_checkpoint(root)[0].step == self.step + 10 and leftovers(root) == []
 
 
@@ -108,7 +118,7 @@ def points_of(scene: Scene) -> list[Fault]:
 @traced
 def test_killed_at_every_call_that_changes_a_file(scene: Scene) -> None:
     points = points_of(scene)
-    assert {"openat", "write", "fsync"} <= {point.name for point in points} and len(points) >= 20
+    assert {"openat", "writev", "fsync"} <= {point.name for point in points} and len(points) >= 20
     for point in points:
         root = scene.fresh()
         assert scene.strike(root, point, "signal=KILL") == -9, point
@@ -157,7 +167,7 @@ def test_everything_is_on_the_disk_before_it_counts(tmp_path: Path) -> None:
     manifest = f"{temporary}/manifest.json"
     (begun,) = [call.begun for call in calls if call.name.startswith("open") and call.paths == [manifest]]
     for path in written:
-        last_write = max(call.done for call in calls if call.name == "write" and call.paths == [path])
+        last_write = max(call.done for call in calls if call.name == "writev" and call.paths == [path])
         synced = one("fsync", path)
         assert last_write < synced.begun and synced.done < commit.begun
         assert path == manifest or synced.done < begun, "the manifest must come last"
@@ -168,7 +178,48 @@ def test_everything_is_on_the_disk_before_it_counts(tmp_path: Path) -> None:
     parent = one("fsync", str(root))
     assert commit.done < parent.begun and parent.done < rotated.begun
     assert all(call.begun > rotated.done for call in calls if call.name.startswith(("unlink", "rmdir")))
-    assert os.stat(Path(final) / Path(links[-1].paths[-1]).name).st_nlink == 2  # both that are kept have it
+    name = Path(links[-1].paths[-1]).name
+    assert os.path.samefile(root / "step_000000000020" / name, Path(final) / name)  # both that are kept have it
+
+
+def test_links_do_not_grow_with_the_replay(tmp_path: Path, monkeypatch) -> None:
+    """A save begins with what the last rotation left: it links and unlinks only what has changed since."""
+    run, root, calls = Run(tmp_path), tmp_path / "checkpoints", Counter[str]()
+
+    def counted(name: str, inner: Callable[..., None]) -> Callable[..., None]:
+        return lambda *args, **kwargs: (calls.update([name]), inner(*args, **kwargs))[1]
+
+    for name in ("link", "unlink"):
+        monkeypatch.setattr(os, name, counted(name, getattr(os, name)))
+    saver = run.saver(root)
+    for step in range(1, 13):
+        calls.clear()
+        assert run.save(saver, step) is not None
+        saver.finish_rotation()
+    assert calls == {"link": 2, "unlink": 4}  # the segments written meanwhile; networks, episodes, state and manifest
+    for path in list_checkpoints(root):
+        assert [segment_rows(name) for name in load_checkpoint(path).names("replay_")] == [
+            (row, row + 1) for row in range(int(path.name[-2:]))
+        ]
+    saver.close()
+    assert leftovers(root) == []
+
+
+def test_a_save_takes_over_only_the_very_same_files(tmp_path: Path) -> None:
+    """After a resume a segment of the same rows may be another: by name alone the old one would be taken for it."""
+    run, root = Run(tmp_path), tmp_path / "checkpoints"
+    saver = run.saver(root)
+    for step in (10, 20, 30):
+        run.save(saver, step)
+    saver.finish_rotation()
+    (spare,) = root.glob(".del-*")
+    (name,) = (path.name for path in spare.iterdir())
+    (spare / name).unlink()
+    (spare / name).write_text("another")
+    (spare / "more.json").write_text("")
+    checkpoint = run.save(saver, 40)
+    assert same(contents(load_checkpoint(checkpoint.path)), contents(checkpoint))
+    assert sorted(path.name for path in checkpoint.path.iterdir()) == sorted([*checkpoint.files, "manifest.json"])
 
 
 def test_a_deleted_checkpoint_does_not_stop_the_next_save(tmp_path: Path) -> None:
@@ -250,3 +301,52 @@ def test_a_read_only_disk_is_one_line(small_disk: Path, capsys) -> None:
     assert capsys.readouterr().err == f"error: output_dir {small_disk}: cannot be written (Read-only file system)\n"
     assert main(["resume", str(run.run_dir), "--total-timesteps", "60", "--quiet"]) == 2
     assert capsys.readouterr().err == f"error: {run.run_dir / '.lock'}: cannot be written (Read-only file system)\n"
+
+
+def test_a_best_agent_that_the_disk_refuses_is_written_later(tmp_path: Path, monkeypatch, capsys) -> None:
+    config = make_quick_config("dqn", tmp_path / "runs", eval_interval=20, checkpoint_interval=25, eval_episodes=2)
+    expected = train(config, run_suffix="whole", show_progress=False)
+    refused: list[str] = []
+
+    def replace_file(path: Path, data: bytes) -> None:
+        if len(refused) < 2 and path.name.endswith("best.safetensors"):
+            refused.append(path.name)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        files.replace_file(path, data)
+
+    monkeypatch.setattr(saving, "replace_file", replace_file)
+    result = train(config, run_suffix="refused", show_progress=False)
+    line = "best agent of seed 0 could not be written: No space left on device; it is tried again\n"
+    assert capsys.readouterr().err.count(line) == len(refused) == 2
+    name = "agents/seed_0_best.safetensors"
+    assert (result.run_dir / name).read_bytes() == (expected.run_dir / name).read_bytes()
+    assert (
+        load_checkpoint(result.checkpoint_path).state["best"] == load_checkpoint(expected.checkpoint_path).state["best"]
+    )
+
+
+def test_a_best_agent_that_is_not_on_the_disk_does_not_count(tmp_path: Path, monkeypatch) -> None:
+    def replace_file(path: Path, data: bytes) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    config = make_quick_config("dqn", tmp_path, eval_interval=20, checkpoint_interval=25, eval_episodes=2)
+    monkeypatch.setattr(saving, "replace_file", replace_file)
+    result = train(config, show_progress=False)
+    assert load_checkpoint(result.checkpoint_path).state["best"] == [None]
+    assert load_agent(result.run_dir / "agents" / "seed_0_final.safetensors").step == 120
+
+
+def test_a_disk_that_cannot_hold_the_checkpoints_is_told_at_the_start(tmp_path: Path, monkeypatch, capsys) -> None:
+    config = make_quick_config("dqn", tmp_path, eval_episodes=0, total_timesteps=30)
+    train(config, show_progress=False)
+    assert "checkpoints of this run" not in capsys.readouterr().err
+    usage = shutil.disk_usage(tmp_path)._replace(free=5000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    run_dir = train(config, show_progress=False).run_dir
+    assert re.fullmatch(
+        r"the checkpoints of this run need up to [0-9.e-]+ GiB, 4.7e-06 GiB are free in .*\n", capsys.readouterr().err
+    )
+    # What is on the disk already needs no room.
+    resume_training(run_dir, total_timesteps=35, show_progress=False)
+    needed = float(re.search(r"up to (\S+) GiB", capsys.readouterr().err)[1])
+    assert needed * 2**30 < 30_000

@@ -86,7 +86,7 @@ def odd_envs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def pids_of(envs: SeededEnvs) -> list[int]:
     assert isinstance(envs.stepper, WorkerStepper), envs.note
-    return envs.stepper.pids
+    return [worker.process.pid for worker in envs.stepper.workers]
 
 
 def random_actions(envs: SeededEnvs, step: int) -> np.ndarray:
@@ -277,7 +277,7 @@ def test_signals_to_the_group_or_the_worker_do_not_end_it(make: Callable[..., Se
         envs = SeededEnvs(EnvSource("CartPole-v1"), range(4), 1, workers=2)
         envs.reset_all()
         os.killpg(os.getpgid(0), signal.SIGINT)
-        for pid in envs.stepper.pids:
+        for pid in [worker.process.pid for worker in envs.stepper.workers]:
             os.kill(pid, signal.SIGINT)
             os.kill(pid, signal.SIGTERM)
         for _ in range(50):
@@ -310,7 +310,7 @@ def test_workers_end_with_close_and_with_a_killed_parent(make: Callable[..., See
         from rl_training.envs.factory import EnvSource
         from rl_training.envs.vector import SeededEnvs
         envs = SeededEnvs(EnvSource("CartPole-v1"), range(6), 1, workers=3)
-        print(*envs.stepper.pids, flush=True)
+        print(*(worker.process.pid for worker in envs.stepper.workers), flush=True)
         time.sleep(60)
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]

@@ -250,6 +250,12 @@ class Learner:
         self.engine.load_state_dict(rest)
         self.last_step = int(last_step)
 
+    def check_metrics(self, source: Source) -> None:
+        """Whether the metrics of a loaded state are those of this learner; any batch tells."""
+        if self.engine.metrics.names:
+            batch = source.gather(torch.zeros(len(self.seeds), 2, dtype=torch.int64, device=self.device))
+            self.engine.metrics.check_names(self.engine.metric_names(batch, self.engine.host_noise(self.noise(2))))
+
     def _members(self, models: Sequence[nn.Module]) -> dict[str, list[dict[str, Tensor]]]:
         """Per group, every seed's tensors: networks, then target copies, then scalars."""
         members: dict[str, list[dict[str, Tensor]]] = {

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from rl_training.algorithms.catalogue import learner_class
-from rl_training.core.checks import ConfigError, UserError
-from rl_training.core.fields import parse
+from rl_training.core.checks import UserError
 from rl_training.core.types import TrainResult
 from rl_training.envs.factory import EnvFactory
-from rl_training.experiment.config import TrainConfig, located
+from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.default_manager import DefaultExperimentManager
 from rl_training.experiment.registry import get_algorithm_spec
 from rl_training.runtime.agents import Agent, load_agent
 from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.fitting import parse_settings
 from rl_training.runtime.workflows import env_source, evaluate_agent
 
 Self = TypeVar("Self", bound="ManagedAlgorithm")
@@ -48,19 +47,15 @@ class ManagedAlgorithm:
             raise UserError(f"algo must be {self.algo_name}, got {config.algo!r}")
         if keywords:
             raise UserError(f"with a TrainConfig no further settings are taken, got {', '.join(keywords)}")
-        return self._checked(config)
+        parse_settings(config)
+        return config
 
     def _from_keywords(self, env_id: str, keywords: dict[str, Any]) -> TrainConfig:
         config_values = {name: value for name, value in keywords.items() if name in CONFIG_FIELDS}
         settings = {name: value for name, value in keywords.items() if name not in CONFIG_FIELDS}
         settings = {**settings.pop("algo_kwargs", {}), **settings}
-        return self._checked(TrainConfig(algo=self.algo_name, env_id=env_id, algo_kwargs=settings, **config_values))
-
-    def _checked(self, config: TrainConfig) -> TrainConfig:
-        try:
-            parse(learner_class(config.algo).settings_type, config.algo_kwargs)
-        except ConfigError as error:
-            raise located(error.problems) from error
+        config = TrainConfig(algo=self.algo_name, env_id=env_id, algo_kwargs=settings, **config_values)
+        parse_settings(config)
         return config
 
     def learn(

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rl_training.core.checks import ConfigError, Problem, UserError, did_you_mean
-from rl_training.experiment.config import TrainConfig, apply_overrides, config_from_dict, located
+from rl_training.core.checks import UserError, did_you_mean
+from rl_training.experiment.config import TrainConfig, apply_overrides, config_from_dict
 from rl_training.experiment.yaml_loading import LoadedYaml, load_yaml
 from rl_training.resources import ASSETS, find_packaged_asset, packaged_configs
 
@@ -44,30 +44,7 @@ def build_config(
     merged = apply_overrides(merged, overrides)
     from_command_line = source is None or "env_id" in changes or any(text.startswith("env_id=") for text in overrides)
     config = config_from_dict(merged, source, allow_module_env=from_command_line)
-    check_settings(config, source.with_values(merged) if source else None)
+    from rl_training.runtime.fitting import parse_settings  # here: it loads torch, and a wrong config is told without
+
+    parse_settings(config, source.with_values(merged) if source else None)
     return config
-
-
-def check_settings(config: TrainConfig, source: LoadedYaml | None) -> None:
-    """The algorithm's own settings and the wrappers', with the same file and line as everything else."""
-    from rl_training.algorithms.catalogue import learner_class
-    from rl_training.core.fields import parse
-    from rl_training.envs.wrappers import parse_wrappers
-
-    try:
-        cls = learner_class(config.algo)
-    except UserError as error:
-        raise located([Problem(("algo",), str(error))], source) from error
-    try:
-        parse(cls.settings_type, config.algo_kwargs)
-    except ConfigError as error:
-        raise located(error.problems, source, ("algo_kwargs",)) from error
-    except UserError as error:
-        if source is not None:
-            line = source.line(("algo_kwargs", getattr(error, "field_name", None) or ""))
-            raise UserError(f"{source.source}:{line}: {error}") from error
-        raise
-    try:
-        parse_wrappers(config.env_kwargs.get("wrappers"))
-    except ConfigError as error:
-        raise located(error.problems, source) from error

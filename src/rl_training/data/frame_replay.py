@@ -62,6 +62,10 @@ class FrameReplay(ReplayBuffer):
         # follows it, or -1.
         return {**fields, "age": ((), "uint8"), "final": ((), "int64")}
 
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes + self.pictures.nbytes
+
     # --- adding ----------------------------------------------------------------------------------------------------
     def add(self, **fields: Array) -> None:
         obs, next_obs = (fields.pop(name)[:, :, -self.channels :] for name in FRAME_FIELDS)

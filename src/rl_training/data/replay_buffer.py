@@ -87,6 +87,10 @@ class ReplayBuffer:
         return min(self.added, self.capacity)
 
     @property
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.storage.values())
+
+    @property
     def head(self) -> int:
         return self.added % self.capacity
 
@@ -153,7 +157,10 @@ class ReplayBuffer:
         return self.added - self.size
 
     def read(self, start: int, stop: int) -> dict[str, Tensor]:
-        """Transitions number `start` to `stop` of every seed, copied to the host."""
+        """Transitions number `start` to `stop` of every seed, on the host; to be used before the next `add`."""
+        first, count = start % self.capacity, stop - start
+        if self._arrays and first + count <= self.capacity:
+            return {name: tensor.narrow(1, first, count) for name, tensor in self.storage.items()}
         rows = self.places(start, stop)
         return {name: tensor.index_select(1, rows).cpu() for name, tensor in self.storage.items()}
 

@@ -15,6 +15,7 @@ from rl_training.engine.compilation import compile_once
 from rl_training.engine.engine import Engine
 
 Array = NDArray[Any]
+MOST_GRAPHS = 16  # each keeps memory of the device; whoever predicts batches of any size needs no more at a time
 
 
 class Acting:
@@ -34,9 +35,13 @@ class Acting:
         if self.engine.device.type != "cuda":
             return self._on_host(name, policy, [torch.from_numpy(value) for value in inputs]).numpy()
         key = (name, *(value.shape for value in inputs))
-        if key not in self._graphs:
-            self._graphs[key] = self._capture(policy, inputs)
-        graph, static, output = self._graphs[key]
+        if key in self._graphs:
+            graph, static, output = self._graphs.pop(key)
+        else:
+            if len(self._graphs) >= MOST_GRAPHS:
+                del self._graphs[next(iter(self._graphs))]  # the one not used for longest
+            graph, static, output = self._capture(policy, inputs)
+        self._graphs[key] = graph, static, output
         for tensor, value in zip(static, inputs, strict=True):
             tensor.copy_(torch.from_numpy(value), non_blocking=True)
         graph.replay()

@@ -104,19 +104,25 @@ class Engine:
                     self.rates[number],
                     self.adam_eps,
                 )
-            bad = ~self.metrics.add(number, metrics) & (self.first_bad < 0)
+            bad = ~self.metrics.add(number, metrics, self.first_bad >= 0) & (self.first_bad < 0)
             self.first_bad.copy_(torch.where(bad, self.count_tensor, self.first_bad))
         for target, source in self.polyak.items() if pattern[self.polyak_phase] else ():
             self.flat[target].lerp_(self.flat[source], self.tau)
         return None if row_errors is None else row_errors.view(len(self.seeds), -1)
 
-    def learn_metric_names(self, batch: Batch, noise: Noise) -> None:
+    def metric_names(self, batch: Batch, noise: Noise) -> list[list[str]]:
         """One look at each loss, without effect, tells which metrics there are: their sums need a place."""
         groups = self.seed_groups(0)
         one_batch, one_noise = entry((batch, noise), 0)
         with torch.no_grad():
             found = [phase.loss(groups, one_batch, one_noise)[1] for phase in self.phases]
-        self.metrics.learn_names([[name for name in metrics if name != ROW_ERRORS] for metrics in found])
+        return [[name for name in metrics if name != ROW_ERRORS] for metrics in found]
+
+    def learn_metric_names(self, batch: Batch, noise: Noise) -> None:
+        self.metrics.learn_names(self.metric_names(batch, noise))
+
+    def at_failure(self, seed: int) -> tuple[list[str], dict[str, float]]:
+        return self.metrics.at_failure(seed, (self.beta_powers[:, 0] < 1).tolist())
 
     def _program(self, pattern: Pattern, batch: Batch) -> Callable[[Batch, Noise], None]:
         """`apply` for one pattern and batch size, compiled if asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
@@ -43,10 +44,16 @@ class MetricSums:
             self.sums.append(torch.zeros(len(phase), self.seeds, device=self.device))
             self.latest.append(torch.full((len(phase), self.seeds), torch.nan, device=self.device))
 
-    def add(self, phase: int, metrics: Metrics) -> Tensor:
-        """Part of an update. Returns which seeds had only finite numbers."""
+    def check_names(self, names: Sequence[Sequence[str]]) -> None:
+        """Those adopted from a file against those the losses give."""
+        expected = [tuple(sorted(phase)) for phase in names]
+        if self.names != expected:
+            raise ValueError(f"the metrics are {self.names}, this learner's are {expected}")
+
+    def add(self, phase: int, metrics: Metrics, failed: Tensor) -> Tensor:
+        """Part of an update. Returns which seeds had only finite numbers; `failed` ones keep what they failed with."""
         values = torch.stack([metrics[name].reshape(self.seeds) for name in self.names[phase]])
-        self.latest[phase].copy_(values)
+        self.latest[phase].copy_(torch.where(failed, self.latest[phase], values))
         self.sums[phase].add_(values)
         return values.isfinite().all(0)
 
@@ -56,6 +63,16 @@ class MetricSums:
 
     def newest(self) -> LatestMetrics:
         return LatestMetrics([name for phase in self.names for name in phase], torch.cat(self.latest))
+
+    def at_failure(self, seed: int, ran: Sequence[bool]) -> tuple[list[str], dict[str, float]]:
+        """What a failed seed failed with: the metrics that were not finite first, and all of the phases that `ran`."""
+        phases = [
+            dict(zip(names, values[:, seed].tolist(), strict=True))
+            for names, values, did in zip(self.names, self.latest, ran, strict=True)
+            if did
+        ]
+        bad = [[name for name, value in phase.items() if not math.isfinite(value)] for phase in phases]
+        return next(filter(None, bad), []), {name: value for phase in phases for name, value in phase.items()}
 
     def take_means(self) -> list[dict[str, float | None]]:
         """Per seed, the mean of each metric since the last call; None where its phase has not run."""

@@ -20,6 +20,8 @@ from rl_training.envs.factory import EnvSource
 from rl_training.envs.worker import Array, LocalStepper, RowsFailed, Stepper
 from rl_training.envs.workers import CannotUseWorkers, WorkerStepper
 
+LONGEST_LOG = 100_000  # actions of an open episode that are kept, for each environment
+
 
 class EnvironmentFailure(Exception):
     """An environment raised or returned something impossible; carries what reproduces it."""
@@ -39,7 +41,6 @@ class SeededEnvs:
         num_envs: int,
         stream: str = "episode",
         first_episode: int = 0,
-        render_mode: str | None = None,
         workers: int = 0,
         timeout: float = 300.0,
     ) -> None:
@@ -48,11 +49,13 @@ class SeededEnvs:
         self.timeout = timeout  # seconds a step may take
         self.busy_since: float | None = None  # when the step in progress began
         self.note: str | None = None  # why workers were asked for and are not used
-        self.stepper = self._make_stepper(source, render_mode, workers, timeout)
+        self.stepper = self._make_stepper(source, workers, timeout)
         self.observation, self.action = self.stepper.observation, self.stepper.action
         self.episodes = [first_episode] * self.size
         self.lost: list[int] = []  # rows whose open episode `restore` could not bring back
         self.logs: list[list[Array]] = [[] for _ in range(self.size)]
+        self.unlogged: set[int] = set()  # rows whose episode became too long to keep
+        self.can_return = True  # from the last snapshot
         self.obs: Array = np.zeros((self.size, *self.observation.shape), self.observation.dtype)
         self.next_obs = np.zeros_like(self.obs)
         self.rewards = np.zeros(self.size, np.float32)
@@ -63,15 +66,13 @@ class SeededEnvs:
     def shape(self) -> EnvShape:
         return self.stepper.shape
 
-    def _make_stepper(self, source: EnvSource, render_mode: str | None, workers: int, timeout: float) -> Stepper:
+    def _make_stepper(self, source: EnvSource, workers: int, timeout: float) -> Stepper:
         if workers > 1:  # this process is the first
             try:
-                if render_mode is not None:
-                    raise CannotUseWorkers("it is rendered")
                 return WorkerStepper(source, self.size, workers, timeout)
             except CannotUseWorkers as why:
                 self.note = f"environment {source.env_id!r} runs in this process, without workers: {why}"
-        return LocalStepper(source, self.size, render_mode)
+        return LocalStepper(source, self.size)
 
     def reset_all(self) -> None:
         self._start(range(self.size))
@@ -82,6 +83,8 @@ class SeededEnvs:
         for log, action, acts in zip(self.logs, env_actions, repeat(True) if active is None else active, strict=False):
             if acts:
                 log.append(action)
+                if len(log) > LONGEST_LOG:
+                    self._drop_long_logs()
         self.busy_since = time.monotonic()
         try:
             self.stepper.step(env_actions, active, self.next_obs, self.rewards, self.terminated, self.truncated)
@@ -98,12 +101,21 @@ class SeededEnvs:
         if ended:
             self._start_next(ended)
 
+    def _drop_long_logs(self) -> None:
+        """An episode without end would fill the memory. What is left of its log counts for nothing."""
+        self.unlogged |= {row for row, log in enumerate(self.logs) if len(log) > LONGEST_LOG}
+        for row in self.unlogged:
+            self.logs[row] = []
+
     def snapshot(self) -> dict[str, Any]:
         """What it takes to stand here again: native state where there is one, else the open episode is replayed."""
+        states = self.stepper.states()
+        self.can_return = all(len(states[row]) for row in self.unlogged)
         return {
             "episodes": list(self.episodes),
-            "actions": [np.array(log) for log in self.logs],
-            "states": self.stepper.states(),
+            "unlogged": sorted(self.unlogged),
+            "actions": [np.array([] if row in self.unlogged else log) for row, log in enumerate(self.logs)],
+            "states": states,
             "obs": self.obs.copy(),
         }
 
@@ -117,8 +129,12 @@ class SeededEnvs:
         for row in native:
             self.logs[row], self.obs[row] = list(snapshot["actions"][row]), snapshot["obs"][row]
         self._start(replayed, [snapshot["actions"][row] for row in replayed])
+        unlogged = set(snapshot["unlogged"])
         self.lost = [row for row, exact in zip(native, arrived, strict=True) if not exact]
-        self.lost += [row for row in replayed if self.obs[row].tobytes() != snapshot["obs"][row].tobytes()]
+        self.lost += [
+            row for row in replayed if row in unlogged or self.obs[row].tobytes() != snapshot["obs"][row].tobytes()
+        ]
+        self.unlogged = unlogged & set(native)
         self._start_next(self.lost)
         return not self.lost
 
@@ -132,6 +148,7 @@ class SeededEnvs:
 
     def _start(self, rows: Sequence[int], histories: Sequence[Array] | None = None) -> None:
         """Begin the episodes `rows` stand at, and go through their histories again."""
+        self.unlogged.difference_update(rows)
         for position, row in enumerate(rows):
             self.logs[row] = [] if histories is None else list(histories[position])
         self.busy_since = time.monotonic()
@@ -172,7 +189,8 @@ class SeededEnvs:
         if len(failed.rows) == 1:
             row, episode = failed.rows[0], open_episodes[0]
             report |= episode
-            where = f"{self._name(row)}, episode {episode['episode']}, step {len(self.logs[row])}"
+            step = f"beyond {LONGEST_LOG}" if row in self.unlogged else len(self.logs[row])
+            where = f"{self._name(row)}, episode {episode['episode']}, step {step}"
         else:
             report["environments"] = open_episodes
             where = "; ".join(self._name(row) for row in failed.rows)
@@ -189,5 +207,6 @@ class SeededEnvs:
             "env_index": env_index,
             "episode": self.episodes[row],
             "reset_seed": self.episode_seed(row),
-            "actions": [np.asarray(action).tolist() for action in self.logs[row]],
+            # Null: an episode this long is not kept, and cannot be reproduced.
+            "actions": None if row in self.unlogged else [np.asarray(action).tolist() for action in self.logs[row]],
         }

@@ -68,8 +68,8 @@ class Stepper(Protocol):
 class LocalStepper:
     """Steps its environments in this process."""
 
-    def __init__(self, source: EnvSource, size: int, render_mode: str | None = None) -> None:
-        self.envs = [source.make(render_mode) for _ in range(size)]
+    def __init__(self, source: EnvSource, size: int) -> None:
+        self.envs = [source.make() for _ in range(size)]
         self.observation = ObservationCodec(self.envs[0].observation_space)
         self.action = ActionCodec(self.envs[0].action_space)
         frames, limit = image_stack(self.envs[0]), episode_limit(self.envs[0])

@@ -63,10 +63,6 @@ class WorkerStepper:
                 raise CannotUseWorkers(f"a worker process could not start: {error}") from error
             raise
 
-    @property
-    def pids(self) -> list[int]:
-        return [worker.process.pid for worker in self.workers]
-
     def start(self, rows: Sequence[int], seeds: Sequence[int], histories: Sequence[Array] | None, obs: Array) -> None:
         mine = [k for k, row in enumerate(rows) if row < self.block.stop]
         jobs = {w: [k for k, row in enumerate(rows) if w.start <= row < w.stop] for w in self.workers}

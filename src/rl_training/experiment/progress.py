@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 REDRAW_SECONDS = 0.1
 PLAIN_LINE_SECONDS = 5.0
 RATE_WINDOW_SECONDS = 15.0
-SHORT_NAMES = {"rollout/ep_rew_mean": "return", "rollout/ep_len_mean": "length", "eval/return_mean": "eval return"}
 
 
 class Progress:
@@ -70,7 +69,7 @@ class Progress:
         else:
             self._write(message)
 
-    def close(self, final_message: str | None = None) -> None:
+    def close(self) -> None:
         """Show the last state, with the average speed of this session, and give the terminal back."""
         if not self._enabled:
             return
@@ -78,8 +77,6 @@ class Progress:
         self._draw(time.monotonic())
         if self._live is not None:
             self._live.stop()
-        if final_message is not None:
-            self.note(final_message)
         self._enabled = False
         self._next_look = sys.maxsize
 
@@ -183,7 +180,7 @@ def format_value(value: float) -> str:
 
 
 def _short_name(key: str) -> str:
-    return SHORT_NAMES.get(key, key.rsplit("/", 1)[-1].replace("_", " "))
+    return key.rsplit("/", 1)[-1].replace("_", " ")
 
 
 def _is_terminal(stream: TextIO) -> bool:

@@ -29,12 +29,12 @@ from rl_training.experiment.checkpointing import (
     load_checkpoint,
     load_tensors,
     newest_checkpoint,
-    pack_tensors,
 )
 from rl_training.experiment.config import TrainConfig, config_from_dict
 from rl_training.experiment.files import parse_json, read_bytes, replace_file
+from rl_training.experiment.tensor_files import pack_tensors
 from rl_training.runtime.choices import choose_device
-from rl_training.runtime.run_state import check_state, load_learner, unfit
+from rl_training.runtime.run_state import LEARNER, check_state, load_learner, unfit
 
 FORMAT = 1
 KEY = "rl_training"
@@ -109,6 +109,13 @@ class Agent:
     def save(self, path: str | Path, seed_index: int = 0) -> Path:
         """One portable file, whatever the suffix: predicts, evaluates and records on another machine."""
         path = Path(path)
+        try:
+            replace_file(path, self.pack(seed_index))
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+        return path
+
+    def pack(self, seed_index: int) -> bytes:
         tensors = self.parameters(seed_index)
         about: dict[str, Any] = {
             "format": FORMAT,
@@ -119,11 +126,7 @@ class Agent:
             "step": self.step,
         }
         about["sha256"] = _digest(about, tensors)
-        try:
-            replace_file(path, pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)}))
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written ({error.strerror})") from error
-        return path
+        return pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)})
 
 
 def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
@@ -140,7 +143,7 @@ def load_agent(path: str | Path, device: str = "cpu") -> Agent:
     """From an agent file, a checkpoint directory or a run directory."""
     path = Path(path)
     if path.is_dir():
-        checkpoint, notes = find_checkpoint(path)
+        checkpoint, notes = find_checkpoint(path, only=(LEARNER,))
         for note in notes:
             warnings.warn(note, Note, stacklevel=2)
         return agent_from_checkpoint(checkpoint, device)
@@ -226,18 +229,21 @@ def _load_parameters(agent: Agent, tensors: Mapping[str, Tensor], path: Path) ->
 
 
 def agent_from_checkpoint(checkpoint: Checkpoint, device: str = "cpu") -> Agent:
-    tensors = checkpoint.tensors("learner.safetensors")
+    tensors = checkpoint.tensors(LEARNER)
     agent = _build(checkpoint.state, checkpoint.path, device, tensors)
     load_learner(checkpoint, agent.learner)
     return agent
 
 
-def find_checkpoint(path: Path) -> tuple[Checkpoint, list[str]]:
-    """A checkpoint directory itself, or the newest intact one of a run directory (and what was skipped)."""
+def find_checkpoint(path: Path, only: tuple[str, ...] | None = None) -> tuple[Checkpoint, list[str]]:
+    """A checkpoint directory itself, or the newest intact one of a run directory (and what was skipped).
+
+    With `only`, those files alone are read and verified: a policy does not need the replay behind it.
+    """
     if (path / "manifest.json").exists() or path.name.startswith("step_"):
-        return check_state(load_checkpoint(path)), []
+        return check_state(load_checkpoint(path, only)), []
     root = path / "checkpoints" if (path / "checkpoints").is_dir() else path
     if not root.is_dir():
         raise UserError(f"{path}: no such run or checkpoint")
-    checkpoint, skipped = newest_checkpoint(root)
+    checkpoint, skipped = newest_checkpoint(root, only)
     return check_state(checkpoint), skipped

@@ -29,10 +29,6 @@ class Evaluation:
     def mean(self) -> float:
         return float(np.mean(self.returns))
 
-    @property
-    def std(self) -> float:
-        return float(np.std(self.returns))
-
 
 def evaluate(
     learner: Learner,

@@ -8,11 +8,37 @@ import torch
 
 from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
-from rl_training.core.checks import UserError
+from rl_training.core.checks import ConfigError, Problem, UserError
+from rl_training.core.fields import parse
 from rl_training.core.types import EnvShape
 from rl_training.envs.spaces import space_to_dict
 from rl_training.envs.vector import SeededEnvs
+from rl_training.envs.wrappers import parse_wrappers
 from rl_training.experiment.checkpointing import Checkpoint
+from rl_training.experiment.config import TrainConfig, located
+from rl_training.experiment.yaml_loading import LoadedYaml
+
+
+def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tuple[type[Learner], OffPolicySettings]:
+    """The algorithm and its own settings; what is wrong with them or the wrappers is told with its file and line."""
+    try:
+        cls = learner_class(config.algo)
+    except UserError as error:
+        raise located([Problem(("algo",), str(error))], source) from error
+    try:
+        settings = cls.settings_for(parse(cls.settings_type, config.algo_kwargs), config.env_id)
+    except ConfigError as error:
+        raise located(error.problems, source, ("algo_kwargs",)) from error
+    except UserError as error:
+        if source is None:
+            raise
+        line = source.line(("algo_kwargs", getattr(error, "field_name", None) or ""))
+        raise UserError(f"{source.source}:{line}: {error}") from error
+    try:
+        parse_wrappers(config.env_kwargs.get("wrappers"))
+    except ConfigError as error:
+        raise located(error.problems, source) from error
+    return cls, settings
 
 
 def check_fit(cls: type[Learner], shape: EnvShape, env_id: str, settings: OffPolicySettings) -> None:

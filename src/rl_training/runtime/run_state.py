@@ -23,6 +23,8 @@ from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import config_from_dict
 from rl_training.experiment.yaml_loading import plain_values
 
+LEARNER = "learner.safetensors"
+
 
 @dataclass(frozen=True)
 class RunState:
@@ -43,6 +45,7 @@ class RunState:
     added: int = setting(must=at_least(0))
     episodes: tuple[int, ...] = setting(must=at_least(0))
     last_evaluation_step: int = setting(must=at_least(-1))
+    unlogged: tuple[int, ...] = setting((), at_least(0))
 
 
 @dataclass(frozen=True)
@@ -103,11 +106,18 @@ def unfit(path: Path, reason: object) -> UserError:
 
 def load_learner(checkpoint: Checkpoint, learner: Learner) -> None:
     try:
-        learner.load_state_dict(checkpoint.tensors("learner.safetensors"))
+        learner.load_state_dict(checkpoint.tensors(LEARNER))
     except (KeyError, ValueError) as error:
         if isinstance(error, UserError):
             raise
-        raise unfit(checkpoint.path, f"learner.safetensors: {error}") from error
+        raise unfit(checkpoint.path, f"{LEARNER}: {error}") from error
+
+
+def check_metrics(checkpoint: Checkpoint, learner: Learner, replay: ReplayBuffer) -> None:
+    try:
+        learner.check_metrics(replay)
+    except ValueError as error:
+        raise unfit(checkpoint.path, f"{LEARNER}: {error}") from error
 
 
 def check_rows(

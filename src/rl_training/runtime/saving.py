@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,15 @@ from rl_training.algorithms.base import Learner
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.envs.spaces import space_to_dict
 from rl_training.envs.vector import SeededEnvs
-from rl_training.experiment.checkpointing import Checkpoint, DamagedCheckpoint, remove_old, save_checkpoint
+from rl_training.experiment.checkpoint_writing import remove_leftovers, remove_old, save_checkpoint
+from rl_training.experiment.checkpointing import Checkpoint, DamagedCheckpoint
 from rl_training.experiment.config import TrainConfig
-from rl_training.runtime.run_state import check_envs, check_priorities, check_rows, load_learner
+from rl_training.experiment.files import replace_file
+from rl_training.runtime.run_state import check_envs, check_metrics, check_priorities, check_rows, load_learner
 
 SEGMENT_NAME = re.compile(r"replay_(\d{12,18})_(\d{12,18})\.safetensors")
 MOST_SEGMENTS = 1024  # then the replay is written anew as one: linking many small files would cost more than it saves
+THREADS = 4  # as many files as a save writes
 MOST_FAILURES = 3  # saves in a row that may fail (a full disk) before the run stops
 
 
@@ -28,11 +32,14 @@ class Saver:
     def __init__(self, root: Path, config: TrainConfig, newest: Checkpoint | None, note: Callable[[str], None]) -> None:
         self.root, self.config, self.newest, self.note = root, config, newest, note
         self.failures = 0
+        self._pool = ThreadPoolExecutor(THREADS)
+        self._rotation: Future[None] | None = None
 
     def save(
         self, step: int, state: dict[str, Any], learner: Learner, envs: SeededEnvs, replay: ReplayBuffer
     ) -> Checkpoint | None:
         """None if the disk refused; the checkpoints before it are untouched."""
+        self.finish_rotation()
         linked, start = self._segments_still_held(replay)
         snapshot = envs.snapshot()
         tensors: dict[str, Any] = {
@@ -51,13 +58,14 @@ class Saver:
         full = {
             **state,
             "episodes": snapshot["episodes"],
+            "unlogged": snapshot["unlogged"],
             "added": replay.added,
             "config": self.config.to_dict(),
             "observation_space": space_to_dict(envs.observation.space),
             "action_space": space_to_dict(envs.action.space),
         }
         try:
-            self.newest = save_checkpoint(self.root, step, full, tensors, self.newest, linked)
+            self.newest = save_checkpoint(self.root, step, full, tensors, self.newest, linked, pool=self._pool)
         except OSError as error:
             self.failures += 1
             self.note(f"checkpoint at step {step} could not be written: {error.strerror}; the previous one is kept")
@@ -66,11 +74,23 @@ class Saver:
                 raise OSError(error.errno, what, str(self.root)) from error
             return None
         self.failures = 0
-        try:
-            remove_old(self.root, self.config.keep_checkpoints)
-        except OSError as error:  # the new one is safe; the next rotation tries again
-            self.note(f"old checkpoints could not be removed: {error.strerror}")
+        # The new one is safe: nobody needs to wait until the old ones are gone.
+        self._rotation = self._pool.submit(remove_old, self.root, self.config.keep_checkpoints, self.newest)
         return self.newest
+
+    def finish_rotation(self) -> None:
+        try:
+            if self._rotation is not None:
+                self._rotation.result()
+        except OSError as error:  # the next rotation tries again
+            self.note(f"old checkpoints could not be removed: {error.strerror}")
+        self._rotation = None
+
+    def close(self) -> None:
+        """Nothing but whole checkpoints stays behind."""
+        self.finish_rotation()
+        self._pool.shutdown()
+        remove_leftovers(self.root)
 
     def _segments_still_held(self, replay: ReplayBuffer) -> tuple[tuple[str, ...], int]:
         """Segments of the previous checkpoint with rows the ring still holds, and the first row not saved yet."""
@@ -82,9 +102,29 @@ class Saver:
             if stop > oldest:
                 linked.append(name)
                 start = max(start, stop)
-        if self.newest is not None and not all((self.newest.path / name).is_file() for name in linked):
+        if linked and self.newest is not None and not self.newest.there().keys() >= set(linked):
             return (), oldest  # someone deleted it: the whole replay is written anew
         return tuple(linked), start
+
+
+class BestAgents:
+    """The best policy of each seed so far, as a file. One that the disk refused is kept and written later."""
+
+    def __init__(self, directory: Path, note: Callable[[str], None]) -> None:
+        self.directory, self.note = directory, note
+        self.waiting: dict[int, bytes] = {}  # by seed
+
+    def save(self, seed: int, agent: bytes) -> None:
+        self.waiting[seed] = agent
+        self.write()
+
+    def write(self) -> None:
+        for seed, agent in list(self.waiting.items()):
+            try:
+                replace_file(self.directory / f"seed_{seed}_best.safetensors", agent)
+                del self.waiting[seed]
+            except OSError as error:
+                self.note(f"best agent of seed {seed} could not be written: {error.strerror}; it is tried again")
 
 
 def segment_rows(name: str) -> tuple[int, int]:
@@ -115,11 +155,13 @@ def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs, replay: 
         priorities = checkpoint.tensors("priorities.safetensors")
         check_priorities(checkpoint, priorities, replay.seeds, replay.size)
         replay.priorities.load(replay.places(oldest, added), priorities)
+    check_metrics(checkpoint, learner, replay)
     stored = checkpoint.tensors("envs.safetensors")
     check_envs(checkpoint, stored, envs)
     exact = envs.restore(
         {
             "episodes": checkpoint.state["episodes"],
+            "unlogged": checkpoint.state["unlogged"],
             "actions": [stored[f"actions_{row}"].numpy() for row in range(envs.size)],
             "states": [stored[f"state_{row}"].numpy() for row in range(envs.size)],
             "obs": stored["obs"].numpy(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -13,9 +14,10 @@ import numpy as np
 from rl_training.core.schedules import Every
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.envs.factory import EnvSource
-from rl_training.envs.vector import SeededEnvs
+from rl_training.envs.vector import LONGEST_LOG, SeededEnvs
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.files import replace_file
 from rl_training.experiment.logging import JsonLines, TensorBoard
 from rl_training.experiment.progress import Progress
 from rl_training.experiment.runs import RunRecord
@@ -23,12 +25,15 @@ from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.episodes import EpisodeStatistics
 from rl_training.runtime.evaluate import Evaluation, Guard, evaluate
-from rl_training.runtime.saving import Saver
+from rl_training.runtime.saving import BestAgents, Saver
 from rl_training.runtime.signals import StopSignals
 
 
 class TrainingFailure(Exception):
     """The run failed: exit 1. What was saved before is intact."""
+
+
+TOO_LONG = f"an episode went on for more than {LONGEST_LOG} steps: on a resume it starts afresh"
 
 
 class Session:
@@ -72,6 +77,7 @@ class Session:
         self.tensorboard = TensorBoard(run_dir, self.seeds, self.step) if config.tensorboard else None
         label = f"{config.algo} {config.env_id}" + (f" x {len(self.seeds)} seeds" if len(self.seeds) > 1 else "")
         self.display = Progress(self.total, label, start=self.step, enabled=show_progress)
+        self.best_agents = BestAgents(run_dir / "agents", self.display.note)
         self._log_every = Every(config.log_interval)
         self._evaluate_every = Every(config.eval_interval or max(self.total // 10, 1))
         self._checkpoint_every = Every(config.checkpoint_interval)
@@ -153,19 +159,22 @@ class Session:
     def check_finite(self) -> None:
         """A seed whose update produced NaN is marked with that update; the others go on."""
         first_bad = self.learner.engine.first_bad.tolist() if self.gradient_steps else []
-        for seed, update in zip(self.seeds, first_bad, strict=False):
+        for index, (seed, update) in enumerate(zip(self.seeds, first_bad, strict=False)):
             if update >= 0 and str(seed) not in self.failed:
+                names, found = self.learner.engine.at_failure(index)
+                bad = ", ".join(names)
                 self.failed[str(seed)] = {
                     "update": update,
                     "step": self.step,
-                    "reason": "a loss became NaN or infinite",
+                    "reason": f"{bad} became NaN or infinite",
+                    "metrics": {name: v if math.isfinite(v) else str(v) for name, v in found.items()},  # for JSON
                 }
-                self.display.note(f"seed {seed} failed: a loss became NaN or infinite at update {update}")
+                self.display.note(f"seed {seed} failed: {bad} became NaN or infinite at update {update}")
                 self.record.update(failed_seeds=self.failed)
         if len(self.failed) == len(self.seeds):
+            first = min(self.failed.values(), key=lambda entry: int(entry["update"]))
             raise TrainingFailure(
-                f"a loss became NaN or infinite at update {min(entry['update'] for entry in self.failed.values())}; "
-                f"the last good checkpoint is kept in {self.run_dir}"
+                f"{first['reason']} at update {first['update']}; the last good checkpoint is kept in {self.run_dir}"
             )
 
     # --- evaluation --------------------------------------------------------------------------------------------------
@@ -188,7 +197,8 @@ class Session:
             best = self.best[index]
             if str(seed) not in self.failed and (best is None or one.mean > best):
                 self.best[index] = one.mean
-                self.save_agent(index, "best")
+                self.agent.step = self.step
+                self.best_agents.save(seed, self.agent.pack(index))
         self._show({})
         self._call("on_evaluation", self.evaluation_metrics())
 
@@ -208,16 +218,16 @@ class Session:
             "best_eval_return_mean": float(np.mean(best)) if best else None,
         }
 
-    def save_agent(self, index: int, kind: str) -> Path:
-        self.agent.step = self.step
-        return self.agent.save(self.run_dir / "agents" / f"seed_{self.seeds[index]}_{kind}.safetensors", index)
-
     # --- checkpoints -------------------------------------------------------------------------------------------------
     def checkpoint(self) -> None:
         self.check_finite()
+        self.best_agents.write()
         for log in (self.metrics_log, self.evaluations_log):
             log.sync()  # a checkpoint counts on the rows before it
         checkpoint = self.saver.save(self.step, self.state(), self.learner, self.envs, self.replay)
+        if not self.envs.can_return and self.record.values["resume"] == "exact":
+            self.record.update(resume="inexact", resume_note=TOO_LONG)
+            self.display.note(f"resume: inexact ({TOO_LONG})")
         if checkpoint is not None:
             self._call("on_checkpoint", checkpoint.path)
 
@@ -228,7 +238,8 @@ class Session:
             "horizon": self.horizon,
             "elapsed": self.elapsed,
             "episode_statistics": self.episodes.state(),
-            "best": self.best,
+            # A best agent that is not on the disk does not count: a resumed run finds its own.
+            "best": [None if s in self.best_agents.waiting else b for s, b in zip(self.seeds, self.best, strict=True)],
             "failed": self.failed,
             "last_evaluation_step": self.last_evaluation_step,
             "last_evaluation": [[one.returns, one.lengths] for one in self.last_evaluation or []],
@@ -268,12 +279,15 @@ class Session:
             raise TrainingFailure(
                 f"the last checkpoint could not be written; what was saved before is in {self.run_dir}"
             )
-        for index in range(len(self.seeds)):
-            self.save_agent(index, "final")
+        self.best_agents.write()
+        self.agent.step = self.step
+        for index, seed in enumerate(self.seeds):
+            replace_file(self.run_dir / "agents" / f"seed_{seed}_final.safetensors", self.agent.pack(index))
         self._call("on_end")
 
     def close(self) -> None:
         self.display.close()
+        self.saver.close()
         for log in (self.metrics_log, self.evaluations_log, self.tensorboard):
             if log is not None:
                 log.close()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import torch
 
-from rl_training.algorithms.base import OffPolicySettings
+from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.core.checks import UserError
 from rl_training.core.types import EnvShape
 from rl_training.data.frame_replay import bytes_needed, replay_class
 from rl_training.data.priorities import priority_bytes
 from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import TrainConfig
 
 
@@ -61,3 +63,18 @@ def free_memory() -> int:
     except OSError:
         pass
     return 1 << 62
+
+
+def disk_note(
+    run_dir: Path, keep: int, learner: Learner, replay: ReplayBuffer, resumed: Checkpoint | None
+) -> str | None:
+    """A line for the user if the disk clearly cannot hold the run's checkpoints; they share one replay."""
+    rows = replay.nbytes
+    networks = sum(tensor.nbytes for tensor in learner.state_dict().values())
+    there = sum(entry["bytes"] for entry in resumed.files.values()) if resumed is not None else 0
+    needed, free = rows + (keep + 1) * networks - there, shutil.disk_usage(run_dir).free
+    if needed <= free:
+        return None
+    return (
+        f"the checkpoints of this run need up to {needed / 2**30:.2g} GiB, {free / 2**30:.2g} GiB are free in {run_dir}"
+    )

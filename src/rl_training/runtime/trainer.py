@@ -12,15 +12,15 @@ from typing import Any, Protocol
 import torch
 
 from rl_training.algorithms.base import Learner, OffPolicySettings
-from rl_training.algorithms.catalogue import learner_class
-from rl_training.core.checks import ConfigError, UserError
+from rl_training.core.checks import UserError
 from rl_training.core.fields import parse
 from rl_training.core.types import TrainResult
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvFactory, EnvSource
 from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
-from rl_training.experiment.checkpointing import Checkpoint, remove_leftovers, remove_newer
-from rl_training.experiment.config import TrainConfig, located
+from rl_training.experiment.checkpoint_writing import remove_leftovers, remove_newer
+from rl_training.experiment.checkpointing import Checkpoint
+from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.files import DISK_ERRORS, remove_temporaries, replace_file, to_json
 from rl_training.experiment.logging import finite
 from rl_training.experiment.runs import CAN_BE_ASKED, RunLock, RunRecord, create_run_dir, versions
@@ -28,13 +28,13 @@ from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.choices import Choices, choose, choose_device
 from rl_training.runtime.closing import write_video_and_report
-from rl_training.runtime.fitting import check_fit, check_same_spaces
+from rl_training.runtime.fitting import check_fit, check_same_spaces, parse_settings
 from rl_training.runtime.off_policy import run_off_policy
 from rl_training.runtime.run_state import unfit
 from rl_training.runtime.saving import Saver, restore
 from rl_training.runtime.session import Session, TrainingFailure
 from rl_training.runtime.signals import StopSignals
-from rl_training.runtime.storage import check_memory, make_replay
+from rl_training.runtime.storage import check_memory, disk_note, make_replay
 from rl_training.runtime.watchdog import Watchdog
 
 
@@ -73,14 +73,6 @@ def trainer_for(*classes: type[Learner]) -> TrainFunction:
         return train(config, run_suffix, callbacks, env_factory, show_progress)
 
     return train_one
-
-
-def parse_settings(config: TrainConfig) -> tuple[type[Learner], OffPolicySettings]:
-    cls = learner_class(config.algo)
-    try:
-        return cls, cls.settings_for(parse(cls.settings_type, config.algo_kwargs), config.env_id)
-    except ConfigError as error:
-        raise located(error.problems, base_path=("algo_kwargs",)) from error
 
 
 def train(
@@ -181,7 +173,8 @@ def _execute(
         learner = cls.create(envs.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
         replay = make_replay(config, settings, envs.shape, device)
         agent = Agent(config, learner, envs.observation, envs.action)
-        notices = [*notes, *_notices(config, settings, choices, record, envs)]
+        room = disk_note(run_dir, config.keep_checkpoints, learner, replay, resumed)
+        notices = [*notes, *_notices(config, settings, choices, record, envs), *([room] if room else [])]
 
         def guard(watched: SeededEnvs) -> Watchdog:
             return Watchdog(watched, lambda hang: _report_hang(hang, run_dir, record))

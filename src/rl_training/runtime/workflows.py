@@ -14,6 +14,7 @@ from rl_training.core.checks import UserError, require
 from rl_training.core.types import TrainResult
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvFactory, EnvSource
+from rl_training.experiment.checkpoint_writing import copy_checkpoint
 from rl_training.experiment.checkpointing import Checkpoint, list_checkpoints
 from rl_training.experiment.config import TrainConfig, config_from_dict
 from rl_training.experiment.runs import RunRecord, create_run_dir
@@ -21,8 +22,10 @@ from rl_training.experiment.yaml_loading import load_yaml
 from rl_training.runtime import trainer
 from rl_training.runtime.agents import Agent, find_checkpoint, load_agent
 from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.choices import choose
 from rl_training.runtime.closing import record_video
 from rl_training.runtime.evaluate import FRESH_EPISODES, evaluate
+from rl_training.runtime.fitting import parse_settings
 
 
 def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvFactory | None = None) -> EnvSource:
@@ -117,11 +120,17 @@ def resume_training(
     else:
         checkpoint, notes = find_checkpoint(path)
         home, values = checkpoint.path.parent.parent, checkpoint.state["config"]
+    if not (home / "run.json").exists() and output_dir is None:
+        raise UserError(
+            f"{path}: a checkpoint away from its run; name an output_dir (--output-dir) to go on in a new run"
+        )
+    record = RunRecord.read(home) if (home / "run.json").exists() else None
+    config = config_from_dict(values, allow_module_env=True)
     step = checkpoint.step if checkpoint is not None else 0
-    if total_timesteps is not None and total_timesteps < step:
+    # The last step of several environments may go past the total: asking for the same total again is no mistake.
+    if total_timesteps is not None and total_timesteps <= step - config.num_envs:
         raise UserError(f"total_timesteps must be >= {step}, the checkpoint's step, got {total_timesteps}")
-    record = RunRecord.read(home)
-    config = trainer.with_changes(config_from_dict(values, allow_module_env=True), **record.asked)
+    config = trainer.with_changes(config, **record.asked if record else {})
     source = env_source(config, env_id, env_factory)
     config = trainer.with_changes(
         config,
@@ -130,13 +139,18 @@ def resume_training(
         eval_episodes=eval_episodes,
         env_id=source.env_id,
     )
-    if checkpoint is not None and record.values["status"] == "finished" and step >= config.total_timesteps:
+    finished = record is not None and record.values["status"] == "finished" and step >= config.total_timesteps
+    if checkpoint is not None and record is not None and finished:
         metrics = dict(record.values["metrics"])
         return TrainResult(home, checkpoint.path, {**metrics, "already_finished": True})
     run_dir = home
     if output_dir is not None or run_suffix is not None:
         run_dir = create_run_dir(config, run_suffix)
-        checkpoint = _copy_run(home, run_dir, config, checkpoint)
+        if record is not None:
+            checkpoint = _copy_run(home, run_dir, config, checkpoint)
+        elif checkpoint is not None:
+            checkpoint = _found_run(run_dir, config, checkpoint, source)
+            notes = [*notes, "a checkpoint away from its run: its rows and agents so far are not there"]
     return trainer.resume(
         checkpoint,
         config,
@@ -153,6 +167,20 @@ def _never_saved(path: Path) -> bool:
     if not (path / "run.json").exists() or list_checkpoints(path / "checkpoints"):
         return False
     return bool(RunRecord.read(path).values["status"] in ("running", "failed"))
+
+
+def _found_run(target: Path, config: TrainConfig, checkpoint: Checkpoint, source: EnvSource) -> Checkpoint:
+    """A run that has nothing but a checkpoint of another: its logs start here, and so does its best agent."""
+    _, settings = parse_settings(config)
+    choices = choose(config, settings, check_environment(source).shape)
+    state = {
+        **checkpoint.state,
+        "offsets": {"metrics": 0, "evaluations": 0},
+        "best": [None for _ in config.seed_list],
+    }
+    copy = copy_checkpoint(checkpoint, target / "checkpoints", state)
+    RunRecord.create(target, config, choices.to_dict())
+    return copy
 
 
 def _copy_run(source: Path, target: Path, config: TrainConfig, checkpoint: Checkpoint | None) -> Checkpoint | None:

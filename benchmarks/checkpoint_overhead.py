@@ -1,0 +1,60 @@
+"""Training steps per second with a checkpoint every 10k steps against none, two runs taking turns on the same cores.
+
+python benchmarks/checkpoint_overhead.py [--rounds 6] [--env Pendulum-v1] [--output FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+
+from bench_cpu import Side
+
+EVERY = 10_000
+NEVER = 1_000_000_000
+
+
+def compare(env_id: str, rounds: int) -> dict[str, object]:
+    """Each turn is one interval, with its checkpoint in it; who goes first changes from round to round."""
+    # The checkpoints fall into the middle of the turns: warm-up and turns are counted from another step.
+    common = ["sac", env_id, str(EVERY // 2), str(EVERY), "learning_starts=200"]
+    sides = {
+        name: Side(sys.executable, "side_ours.py", [*common, f"checkpoint_interval={interval}"])
+        for name, interval in (("with", EVERY), ("without", NEVER))
+    }
+    rates: dict[str, list[float]] = {name: [] for name in sides}
+    try:
+        for number in range(rounds):
+            for name in list(sides)[:: 1 if number % 2 else -1]:
+                rates[name].append(sides[name].run())
+    finally:
+        for side in sides.values():
+            side.stop()
+    ratios = [a / b for a, b in zip(rates["with"], rates["without"], strict=True)]
+    return {
+        "env_id": env_id,
+        "checkpoint_interval": EVERY,
+        "steps_per_second_with": statistics.median(rates["with"]),
+        "steps_per_second_without": statistics.median(rates["without"]),
+        "ratio_median": statistics.median(ratios),
+        "ratios": [round(ratio, 4) for ratio in ratios],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--env", default="Pendulum-v1")
+    parser.add_argument("--output", type=Path)
+    words = parser.parse_args()
+    text = json.dumps(compare(words.env, words.rounds), indent=1)
+    print(text)
+    if words.output:
+        words.output.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

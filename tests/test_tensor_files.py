@@ -1,0 +1,42 @@
+"""Our writer of safetensors against the library's: the same bytes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+
+from rl_training.experiment import files
+from rl_training.experiment.tensor_files import TYPE_NAMES, pack_tensors
+
+
+@pytest.mark.parametrize("metadata", [None, {"about": '{"text": "caf\\u00e9 \\n é"}'}])
+def test_the_same_bytes_as_the_library(metadata: dict[str, str] | None) -> None:
+    rng = torch.Generator().manual_seed(0)
+    tensors = {"": torch.zeros(0), "number": torch.tensor(3), "transposed": torch.rand(3, 4, generator=rng).T}
+    for number, dtype in enumerate([*TYPE_NAMES, *TYPE_NAMES]):
+        shape = (number % 3, number + 1)[number % 2 :]
+        tensors[f"é{number * 7 % 12} \"{number}'"] = (torch.rand(shape, generator=rng) * 100).to(dtype)
+    expected = safetensors.numpy.save(
+        {name: np.asarray(tensor.numpy(), order="C") for name, tensor in tensors.items()}, metadata
+    )
+    assert pack_tensors(tensors, metadata) == expected
+    assert pack_tensors({}, metadata) == safetensors.numpy.save({}, metadata)
+
+
+def test_a_disk_that_takes_few_bytes_at_a_time(tmp_path: Path, monkeypatch) -> None:
+    """writev may stop anywhere: in a part, between two, and takes no more parts than the system's limit."""
+    parts = [bytes([number % 251]) * (number % 5) for number in range(60)]
+
+    def writev(descriptor: int, buffers: list[memoryview]) -> int:
+        assert 0 < len(buffers) <= 7
+        return os.write(descriptor, b"".join(buffers)[:8])
+
+    monkeypatch.setattr(files, "MOST_PARTS", 7)
+    monkeypatch.setattr(os, "writev", writev)
+    files.sync_file(files.start_writing(tmp_path / "file", [memoryview(part) for part in parts]))
+    assert (tmp_path / "file").read_bytes() == b"".join(parts)
