@@ -60,6 +60,10 @@ PROOFS = {
         "configs/sac/halfcheetah.yaml", 16, 10, 3900.0, "4,601 (RL Zoo) to 4,926 (Dopamine) at 100k steps",
         {"total_timesteps": 100_000},
     ),
+    "dqn-pong-1m": Proof(
+        "configs/dqn/pong.yaml", 1, 10, 15.0, "15 (RL Zoo's curve at 1M steps, no sticky actions)",
+        {"total_timesteps": 1_000_000, "eval_interval": 100_000},
+    ),
     "td3-pendulum": Proof("configs/td3/pendulum.yaml", 8, 100, -200.0, "-152 +- 90 (RL Zoo, 20k steps)"),
     "tqc-pendulum": Proof("configs/tqc/pendulum.yaml", 8, 100, -200.0, "-151 +- 88 (RL Zoo, 20k steps)"),
     "redq-pendulum": Proof("configs/redq/pendulum.yaml", 8, 100, -200.0, "none published (SAC: -157, RL Zoo)"),
@@ -70,7 +74,7 @@ PROOFS = {
         "configs/tqc/halfcheetah.yaml", 8, 10, 5700.0, "6,697 (RL Zoo's curve at 200k steps, one run)"
     ),
     "redq-hopper-125k": Proof(
-        "configs/redq/hopper.yaml", 5, 10, 3200.0, "3,517 (the paper); 3,342 +- 45 (nnabla-rl) at 125k steps"
+        "configs/redq/hopper.yaml", 4, 10, 3200.0, "3,517 (the paper); 3,342 +- 45 (nnabla-rl) at 125k steps"
     ),
 }  # fmt: skip
 

@@ -12,7 +12,6 @@ import torch
 
 from rl_training.algorithms import SAC, TD3
 from rl_training.algorithms.base import Learner
-from rl_training.algorithms.normalizer import LIMIT
 from rl_training.algorithms.sac import SACSettings
 from rl_training.algorithms.td3 import TD3Settings
 from rl_training.core.types import EnvShape, TrainResult
@@ -56,7 +55,7 @@ def test_by_hand() -> None:
     learner.observe(np.array([[[1.0, 7.0, 0.0], [3.0, 7.0, 0.0]]], np.float32))
     assert learner.normalizer is not None
     seen = learner.normalizer.normalized(learner.engine.seed_groups(0), torch.tensor([[5.0, 7.0, 0.0], [100, 9, -1]]))
-    torch.testing.assert_close(seen, torch.tensor([[3.0, 0.0, 0.0], [LIMIT, LIMIT, -LIMIT]]))
+    torch.testing.assert_close(seen, torch.tensor([[3.0, 0.0, 0.0], [10.0, 10.0, -10.0]]))
 
 
 # --- what the networks see -----------------------------------------------------------------------------------------
@@ -100,6 +99,17 @@ def test_fixed_statistics_serve_every_seed() -> None:
     group = learner.engine.groups()["normalizer"]
     assert group["mean"].tolist() == [[1.0, 2.0, 3.0]] * 2
     assert group["scale"].tolist() == [[4.0, 5.0, 6.0]] * 2
+
+
+def test_an_algorithm_may_clip_nothing() -> None:
+    class Unclipped(TD3):
+        observation_limit = float("inf")
+
+    learner = Unclipped(model=MLPTD3Model(3, 1, ()), normalize_observations=True)
+    assert learner.normalizer is not None
+    learner.normalizer.fix(learner.engine, np.zeros(3), np.full(3, 100.0))
+    seen = learner.normalizer.normalized(learner.engine.seed_groups(0), torch.tensor([[1.0, -2.0, 0.1]]))
+    torch.testing.assert_close(seen, torch.tensor([[100.0, -200.0, 10.0]]))
 
 
 def test_images_are_refused() -> None:

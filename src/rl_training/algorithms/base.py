@@ -49,6 +49,7 @@ class Learner:
     any_observations: ClassVar[bool] = False  # images or vectors: the networks are made to fit
     settings_type: ClassVar[type[OffPolicySettings]] = OffPolicySettings
     targets: ClassVar[Mapping[str, str]] = {}  # target group -> the group it follows
+    observation_limit: ClassVar[float] = 10.0  # normalised observations beyond it are clipped, as in VecNormalize
     target_phase: ClassVar[int] = 0  # the phase whose updates move the targets, where they follow by `tau`
 
     def __init__(
@@ -267,7 +268,7 @@ class Learner:
             return None
         obs_dim = self.model.obs_dim
         require(isinstance(obs_dim, int), "normalize_observations", "false for images")
-        return ObservationNormalizer(len(self.seeds), int(obs_dim))  # type: ignore[arg-type]
+        return ObservationNormalizer(len(self.seeds), int(obs_dim), self.observation_limit)  # type: ignore[arg-type]
 
     def _tie_model(self) -> None:
         """The first seed's model shares the engine's memory, so it is always up to date."""

@@ -21,13 +21,13 @@ from rl_training.engine.phases import Batch, Groups, Metrics, Noise, Phase
 Array = NDArray[Any]
 GROUP = "normalizer"
 EPSILON = 1e-8  # added to the variance: a number that never changes stays what it is
-LIMIT = 10.0  # as in Stable-Baselines3: early statistics know too little to be trusted further
 
 
 class ObservationNormalizer:
     """Welford's running mean and variance for each seed, in float64 and in the order of collection."""
 
-    def __init__(self, seeds: int, obs_dim: int) -> None:
+    def __init__(self, seeds: int, obs_dim: int, limit: float) -> None:
+        self.limit = limit  # early statistics know too little to be trusted further
         self.count = 0  # observations of each seed: they run in lockstep
         self.mean = np.zeros((seeds, obs_dim))
         self.squares = np.zeros((seeds, obs_dim))  # sums of squared deviations from the mean
@@ -55,9 +55,8 @@ class ObservationNormalizer:
             view.copy_(torch.from_numpy(np.asarray(values, np.float32)).expand_as(view))
 
     # --- what the networks see -----------------------------------------------------------------------------------
-    @staticmethod
-    def normalized(groups: Groups, obs: Tensor) -> Tensor:
-        return ((obs - groups[GROUP]["mean"]) * groups[GROUP]["scale"]).clamp(-LIMIT, LIMIT)
+    def normalized(self, groups: Groups, obs: Tensor) -> Tensor:
+        return ((obs - groups[GROUP]["mean"]) * groups[GROUP]["scale"]).clamp(-self.limit, self.limit)
 
     def for_phase(self, phase: Phase) -> Phase:
         def on_normalized(groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:

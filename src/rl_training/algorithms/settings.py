@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rl_training.core.checks import require
@@ -31,7 +32,11 @@ class OffPolicySettings:
     def __post_init__(self) -> None:
         check(self)
         require(self.batch_size <= self.buffer_capacity, "batch_size", f"<= buffer_capacity ({self.buffer_capacity})")
-        require(all(size >= 1 for size in self.hidden_sizes), "hidden_sizes", "sizes >= 1")
-        require(len(self.hidden_sizes) <= MAX_LAYERS, "hidden_sizes", f"at most {MAX_LAYERS} sizes")
+        check_sizes("hidden_sizes", self.hidden_sizes)
         updates = self.gradient_updates_per_step
         require(updates <= MAX_UPDATES, "gradient_updates_per_step", f"<= {MAX_UPDATES}, got {updates}")
+
+
+def check_sizes(name: str, sizes: Sequence[int]) -> None:
+    require(all(size >= 1 for size in sizes), name, "sizes >= 1")
+    require(len(sizes) <= MAX_LAYERS, name, f"at most {MAX_LAYERS} sizes")

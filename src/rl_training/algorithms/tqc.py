@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import Metrics, Noise
 from rl_training.algorithms.losses import quantile_huber
 from rl_training.algorithms.sac import SAC, SACSettings, soft_losses
+from rl_training.algorithms.settings import check_sizes
 from rl_training.core.checks import require
 from rl_training.core.fields import above, at_least, setting
 from rl_training.core.types import EnvShape
@@ -33,7 +34,7 @@ class TQCSettings(SACSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(all(size >= 1 for size in self.critic_hidden_sizes or ()), "critic_hidden_sizes", "sizes >= 1")
+        check_sizes("critic_hidden_sizes", self.critic_hidden_sizes or ())
         _check_dropped(self.top_quantiles_to_drop_per_net, self.num_quantiles)
 
 
