@@ -9,6 +9,7 @@ import torch
 
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.types import EnvShape
+from rl_training.data.frame_replay import FrameReplay
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.experiment.checkpointing import load_checkpoint
 from rl_training.runtime.trainer import train
@@ -113,3 +114,45 @@ def test_resume_is_exact(name: str, compile_mode: str, quick_config, tmp_path: P
         a, b = first.tensors(file), second.tensors(file)
         assert a.keys() == b.keys()
         assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_frames_on_the_gpu_are_those_on_the_host(n_step: int) -> None:
+    from test_frame_replay import Stream, shape_of
+
+    shape, options = shape_of(), {"capacity": 31, "num_envs": 3, "seeds": 2, "n_step": n_step, "gamma": 0.9}
+    host, gpu, stream = FrameReplay(shape, **options), FrameReplay(shape, **options, device="cuda"), Stream(shape, 2, 3)
+    for _ in range(40):
+        fields = stream.step()
+        host.add(**fields)
+        gpu.add(**fields)
+    rows = torch.arange(host.size).expand(2, -1)
+    expected, found = host.gather(rows), gpu.gather(rows.cuda())
+    assert all(torch.equal(found[name].cpu(), tensor) for name, tensor in expected.items())
+    again = FrameReplay(shape, **options, device="cuda")
+    again.write(gpu.oldest(), gpu.read(gpu.oldest(), gpu.added))
+    again.finish_writing(gpu.added)
+    assert all(torch.equal(again.gather(rows.cuda())[name], tensor) for name, tensor in found.items())
+
+
+@pytest.mark.parametrize("name", ["dqn", "rainbow_dqn"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_images_learned_by_a_seed_among_many_and_alone(name: str, compiled: bool) -> None:
+    from test_frame_replay import Stream
+
+    cls, shape = learner_class(name), EnvShape((2, 36, 36), "uint8", 5, True, 2)
+    settings = cls.settings_type(hidden_sizes=(32,), batch_size=16, learning_rate=1e-3)
+
+    def run(seeds: list[int], first: int) -> torch.Tensor:
+        learner = cls.create(shape, settings, seeds, device="cuda", compiled=compiled)
+        alpha = settings.prioritized_alpha if settings.prioritized else None
+        options = {"n_step": settings.n_step, "gamma": 0.9, "priority_alpha": alpha}
+        replay = FrameReplay(shape, capacity=60, num_envs=1, seeds=len(seeds), device="cuda", **options)
+        stream = Stream(shape, 3, 1)
+        for step in range(80):
+            replay.add(**{key: value[first : first + len(seeds)] for key, value in stream.step().items()})
+            if step >= 60:
+                learner.train(replay, 1, step)
+        return parameters(learner, 1 if len(seeds) > 1 else 0)
+
+    assert (run([3, 4, 5], 0) - run([4], 1)).abs().max() < TOLERANCE
