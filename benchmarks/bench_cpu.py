@@ -51,6 +51,14 @@ TASKS = {
         [Peer("stable_baselines3", "DQN",
               ["learning_starts=200", "batch_size=64", "train_freq=1", "gradient_steps=1", "buffer_size=100000"])],
     ),
+    "qr_dqn-cartpole": Task(
+        "qr_dqn", "CartPole-v1",
+        ["learning_starts=200", "batch_size=64", "hidden_sizes=[64,64]", "train_frequency=1",
+         "gradient_updates_per_step=1", "buffer_capacity=100000", "num_quantiles=200", "max_grad_norm=null"],
+        [Peer("sb3_contrib", "QRDQN",
+              ["learning_starts=200", "batch_size=64", "train_freq=1", "gradient_steps=1", "buffer_size=100000",
+               'policy_kwargs={"n_quantiles":200,"net_arch":[64,64]}'])],
+    ),
     "tqc-halfcheetah": Task(
         "tqc", "HalfCheetah-v5",
         [*COMMON, "hidden_sizes=[256,256]", "critic_hidden_sizes=[256,256]", "num_critics=2", "num_quantiles=25",

@@ -7,16 +7,14 @@ branch has the same bits as one built anew, compiled or not, alone or among othe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
-FAN = 32  # children of a node: a million rows are four levels deep
 SCALE = 2**20  # one, in fixed point
-LARGEST = (
-    2**32
-)  # a priority is cut off here: two million rows of it still sum up to a number that float64 holds exactly
+# A priority is cut off here: two million rows of it still sum up to a number that float64 holds exactly.
+LARGEST = 2**32
 SMALLEST_ERROR = 1e-6  # no row is forgotten for good
 
 
@@ -25,21 +23,21 @@ class Priorities:
 
     def __init__(self, rows: int, seeds: int, *, alpha: float, device: torch.device | str = "cpu") -> None:
         self.rows, self.seeds, self.alpha, self.device = rows, seeds, alpha, torch.device(device)
-        self.levels: list[Tensor] = []
-        width = rows
-        while not self.levels or width > 1:
-            width = -(-width // FAN)
-            # Flat, each seed's nodes behind the one's before: a compiled update writes into a view by copying it all.
-            self.levels.append(torch.zeros(seeds * width * FAN, dtype=torch.int64, device=self.device))
+        self.depth = (rows - 1).bit_length()
+        self.first_leaf = 1 << self.depth
+        # A binary tree for each seed, one behind the other: node n is the sum of nodes 2n and 2n + 1, the root is 1.
+        # Flat, since a compiled update writes into a view of a tensor by copying all of it.
+        self.tree = torch.zeros(seeds * 2 * self.first_leaf, dtype=torch.int64, device=self.device)
         self.highest = torch.full((seeds, 1), SCALE, dtype=torch.int64, device=self.device)
         self.beta = torch.zeros((), dtype=torch.float64, device=self.device)
         self._beta = 0.0
-        self._arrays = [level.view(seeds, -1).numpy() for level in self.levels] if self.device.type == "cpu" else []
+        self._array = self.tree.view(seeds, -1).numpy() if self.device.type == "cpu" else None
+        self._up = np.arange(self.depth + 1)
 
     @property
     def leaves(self) -> Tensor:
         """(seeds, rows) as a view."""
-        return self.levels[0].view(self.seeds, -1)[:, : self.rows]
+        return self.tree.view(self.seeds, -1)[:, self.first_leaf : self.first_leaf + self.rows]
 
     def set_beta(self, beta: float) -> None:
         if beta != self._beta:
@@ -49,20 +47,19 @@ class Priorities:
     def draw(self, uniforms: Tensor) -> tuple[Tensor, Tensor]:
         """Stratified: the batch divides the sum of the priorities evenly, and each part gives one row."""
         batch = uniforms.shape[-1]
-        total = self.levels[-1].view(self.seeds, FAN).sum(-1, keepdim=True)
+        total = self._sums(torch.ones_like(uniforms[:, :1], dtype=torch.int64))
         share = (torch.arange(batch, device=self.device) + uniforms) / batch
         point = torch.minimum((share * total).long(), total - 1)
-        node = torch.zeros_like(point)
-        for level in reversed(self.levels):
-            children = self._children(level, node)
-            sums = children.cumsum(-1)
-            chosen = (sums <= point.unsqueeze(-1)).sum(-1)
-            point = point - (sums - children).gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
-            node = node * FAN + chosen
+        node = torch.ones_like(point)
+        for _ in range(self.depth):  # to the left, or past all of the left to the right
+            left = self._sums(2 * node)
+            right = point >= left
+            point = point - torch.where(right, left, 0)
+            node = 2 * node + right
         # What every weight has in common (how many rows, their sum) cancels against the largest weight of the batch.
-        priority = self.leaves.gather(1, node).double()
+        priority = self._sums(node).double()
         ratio = priority.amin(-1, keepdim=True) / priority
-        return node, (ratio.log() * self.beta).exp().float()
+        return node - self.first_leaf, (ratio.log() * self.beta).exp().float()
 
     def learn(self, rows: Tensor, errors: Tensor) -> None:
         size = (errors.double().abs() + SMALLEST_ERROR).log() * self.alpha
@@ -71,8 +68,9 @@ class Priorities:
         # A row drawn twice gets the larger of its two errors: which one came last would be up to the device.
         same = rows.unsqueeze(-1) == rows.unsqueeze(-2)
         priority = torch.where(same, priority.unsqueeze(-2), 0).amax(-1)
-        self.levels[0][self._places(self.levels[0], rows)] = priority
-        self._refresh(rows)
+        node = rows + self.first_leaf
+        self.tree[self._places(node)] = priority
+        self._refresh(node)
 
     def put(self, start: int, count: int) -> None:
         """Rows `start` onwards hold new transitions: as likely as the most likely one so far."""
@@ -83,48 +81,47 @@ class Priorities:
         self._assign(start, count, torch.zeros_like(self.highest))
 
     def _assign(self, start: int, count: int, value: Tensor) -> None:
-        if not self._arrays:
+        if self._array is None:
             self.leaves[:, start : start + count] = value
-            self._refresh(torch.arange(start, start + count, device=self.device).expand(self.seeds, -1))
+            self._refresh(
+                torch.arange(start, start + count, device=self.device).expand(self.seeds, -1) + self.first_leaf
+            )
             return
-        new = value.numpy()[:, 0]
-        for row in range(start, start + count):  # differences up the tree: at every step of the run, so without torch
-            change = new - self._arrays[0][:, row]
-            for array in self._arrays:
-                array[:, row] += change
-                row //= FAN
+        new = value.numpy()
+        for row in range(start, start + count):  # at every step of the run: the difference up the tree, without torch
+            above = (self.first_leaf + row) >> self._up
+            self._array[:, above] += new - self._array[:, above[:1]]
 
-    def _refresh(self, rows: Tensor) -> None:
-        """Sums above the given rows. Rows that share a node write the same sum."""
-        for lower, upper in pairwise(self.levels):
-            rows = rows // FAN
-            upper[self._places(upper, rows)] = self._children(lower, rows).sum(-1)
+    def _refresh(self, node: Tensor) -> None:
+        """Sums above the given leaves. Leaves that share a node write the same sum."""
+        for _ in range(self.depth):
+            node = node >> 1
+            self.tree[self._places(node)] = self._sums(2 * node) + self._sums(2 * node + 1)
 
-    def _children(self, level: Tensor, nodes: Tensor) -> Tensor:
-        """(seeds, batch) nodes of each seed's own tree to (seeds, batch, FAN)."""
-        first = self._places(level, nodes * FAN).unsqueeze(-1)
-        return level[first + torch.arange(FAN, device=self.device)]
+    def _sums(self, nodes: Tensor) -> Tensor:
+        """(seeds, batch) nodes of each seed's own tree to their sums."""
+        return self.tree[self._places(nodes)]
 
-    def _places(self, level: Tensor, numbers: Tensor) -> Tensor:
-        return numbers + torch.arange(self.seeds, device=self.device).unsqueeze(-1) * (len(level) // self.seeds)
+    def _places(self, nodes: Tensor) -> Tensor:
+        return nodes + torch.arange(self.seeds, device=self.device).unsqueeze(-1) * (2 * self.first_leaf)
 
     # --- state -----------------------------------------------------------------------------------------------------
     def tensors(self) -> list[Tensor]:
-        return [*self.levels, self.highest]
+        return [self.tree, self.highest]
 
     def state(self, rows: Tensor) -> dict[str, Tensor]:
         """The priorities of `rows`, in that order."""
         return {"priorities": self.leaves.index_select(1, rows.to(self.device)).cpu(), "highest": self.highest.cpu()}
 
     def load(self, rows: Tensor, state: Mapping[str, Tensor]) -> None:
-        for level in self.levels:
-            level.zero_()
+        self.tree.zero_()
         self.leaves.index_copy_(1, rows.to(self.device), state["priorities"].to(self.device))
         self.highest.copy_(state["highest"])
-        for lower, upper in pairwise(self.levels):
-            sums = lower.view(self.seeds, -1, FAN).sum(-1)
-            upper.view(self.seeds, -1)[:, : sums.shape[1]] = sums
+        trees = self.tree.view(self.seeds, -1)
+        for level in range(self.depth - 1, -1, -1):
+            below = trees[:, 2 << level : 4 << level]
+            trees[:, 1 << level : 2 << level] = below[:, ::2] + below[:, 1::2]
 
 
 def priority_bytes(rows: int, seeds: int) -> int:
-    return int(rows * seeds * 8 * FAN / (FAN - 1))
+    return 16 * seeds << (rows - 1).bit_length()
