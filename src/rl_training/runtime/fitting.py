@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 
 from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.checks import UserError
+from rl_training.core.machine import free_memory, gibibytes
 from rl_training.core.types import EnvShape
 from rl_training.data.replay_buffer import replay_bytes
 from rl_training.envs.spaces import space_to_dict
@@ -47,16 +46,6 @@ def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvSha
     if needed > 0.9 * free:
         fits = int(capacity * 0.9 * free / needed)
         raise UserError(
-            f"buffer_capacity {capacity} for {seeds} seed{'s' * (seeds > 1)} needs {needed / 2**30:.1f} GiB, "
-            f"{free / 2**30:.1f} GiB are free; at most {fits} fit"
+            f"buffer_capacity {capacity} for {seeds} seed{'s' * (seeds > 1)} needs {gibibytes(needed)}, "
+            f"{gibibytes(free)} are free; at most {fits} fit"
         )
-
-
-def free_memory() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 1 << 62
