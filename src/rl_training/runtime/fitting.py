@@ -10,6 +10,8 @@ from rl_training.core.checks import UserError
 from rl_training.core.machine import free_memory, gibibytes
 from rl_training.core.types import EnvShape
 from rl_training.data.replay_buffer import replay_bytes
+from rl_training.envs.conformance import check_environment
+from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import space_to_dict
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpointing import Checkpoint
@@ -36,6 +38,13 @@ def check_same_spaces(checkpoint: Checkpoint, envs: SeededEnvs) -> None:
         if before != now:
             changed = [f"{key} {before.get(key)} -> {now.get(key)}" for key in now if before.get(key) != now[key]]
             raise UserError(f"{name} has changed since the checkpoint: {', '.join(changed)}")
+
+
+def check_agent(shape: EnvShape, source: EnvSource) -> None:
+    """An agent plays only where its observations and actions are of the right shape."""
+    conformance = check_environment(source)
+    if conformance.shape != shape:
+        raise UserError(f"the agent was trained on {shape}, {source.env_id} has {conformance.shape}")
 
 
 def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str) -> None:

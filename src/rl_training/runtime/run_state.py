@@ -16,7 +16,8 @@ from rl_training.algorithms.base import Learner
 from rl_training.algorithms.catalogue import learner_class
 from rl_training.core.checks import ConfigError, UserError, one_line
 from rl_training.core.fields import at_least, parse, setting
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.core.types import EnvShape
+from rl_training.data.replay_buffer import field_layout
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import config_from_dict
@@ -110,14 +111,14 @@ def load_learner(checkpoint: Checkpoint, learner: Learner) -> None:
 
 
 def check_rows(
-    checkpoint: Checkpoint, name: str, rows: Mapping[str, Tensor], count: int, envs: SeededEnvs, replay: ReplayBuffer
+    checkpoint: Checkpoint, name: str, rows: Mapping[str, Tensor], count: int, seeds: int, shape: EnvShape
 ) -> None:
-    """A segment of the replay against the buffer it goes into."""
-    for field, mine in replay.storage.items():
-        _check_tensor(checkpoint, name, rows, field, (mine.shape[0], count, *mine.shape[2:]), mine.dtype)
+    """A segment of the replay against the environment that its rows are of."""
+    for field, (row, dtype) in field_layout(shape).items():
+        _check_tensor(checkpoint, name, rows, field, (seeds, count, *row), getattr(torch, dtype))
     actions = rows["actions"]
-    if envs.action.discrete and not bool(((actions >= 0) & (actions < envs.action.dim)).all()):
-        raise unfit(checkpoint.path, f"{name}: actions must be below {envs.action.dim}")
+    if shape.discrete and not bool(((actions >= 0) & (actions < shape.action_dim)).all()):
+        raise unfit(checkpoint.path, f"{name}: actions must be below {shape.action_dim}")
 
 
 def check_envs(checkpoint: Checkpoint, stored: Mapping[str, Tensor], envs: SeededEnvs) -> None:

@@ -100,7 +100,7 @@ def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs, replay: 
     for name in checkpoint.names("replay_"):
         start, stop = segment_rows(name)
         rows = checkpoint.tensors(name)
-        check_rows(checkpoint, name, rows, stop - start, envs, replay)
+        check_rows(checkpoint, name, rows, stop - start, replay.seeds, envs.shape)
         skip = max(oldest - start, 0)
         if skip < stop - start:
             replay.write(start + skip, {field: tensor[:, skip:] for field, tensor in rows.items()})

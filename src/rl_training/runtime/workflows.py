@@ -12,7 +12,6 @@ import numpy as np
 
 from rl_training.core.checks import UserError, require
 from rl_training.core.types import TrainResult
-from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvFactory, EnvSource
 from rl_training.experiment.checkpointing import Checkpoint, list_checkpoints
 from rl_training.experiment.config import TrainConfig, config_from_dict
@@ -23,6 +22,7 @@ from rl_training.runtime.agents import Agent, find_checkpoint, load_agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.closing import record_video
 from rl_training.runtime.evaluate import FRESH_EPISODES, evaluate
+from rl_training.runtime.fitting import check_agent
 
 
 def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvFactory | None = None) -> EnvSource:
@@ -39,9 +39,7 @@ def evaluate_agent(
     agent: Agent, source: EnvSource, num_episodes: int, first_episode: int = FRESH_EPISODES
 ) -> dict[str, Any]:
     require(num_episodes >= 1, "num_episodes", f">= 1, got {num_episodes}")
-    conformance = check_environment(source)
-    if conformance.shape != agent.shape:
-        raise UserError(f"the agent was trained on {agent.shape}, {source.env_id} has {conformance.shape}")
+    check_agent(agent.shape, source)
     seeds = agent.learner.seeds
     results = evaluate(agent.learner, source, seeds, num_episodes, first_episode)
     returns = [value for one in results for value in one.returns]
