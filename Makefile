@@ -58,7 +58,7 @@ $(PEERS)/.installed: constraints.txt
 kill-campaign: $(STAMP) ## 200 random kills of training over every algorithm: nothing lost, equal ends (10 minutes)
 	$(BIN)/python scripts/kill_campaign.py
 
-fuzz: $(STAMP) ## load 5,000 mutated checkpoints and agents and 1,000 configs, result in benchmarks/results
+fuzz: $(STAMP) ## load 5,000 mutated checkpoints and agents, 1,000 configs and 1,000 data sets, result in benchmarks/results
 	$(BIN)/python scripts/fuzz.py
 
 clean: ## remove .venv, caches and build products; runs/ stays
