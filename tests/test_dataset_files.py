@@ -148,13 +148,13 @@ def test_without_timeouts_a_trajectory_ends_where_the_next_row_is_elsewhere(tmp_
 def test_minari_has_the_true_successor_at_every_end(tmp_path: Path, monkeypatch) -> None:
     def change(file: Any, place: Path) -> None:
         file["episode_1/observations"][3] = 77, 78  # what came after the time limit
-        file["episode_1/truncations"][2] = False
+        file["episode_0/terminations"][2] = False  # the recording of this one stopped
 
     minari(change)(tmp_path)
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     data = load_transitions("set")  # by its id
     assert data.next_obs.tolist() == [[2, 3], [4, 5], [6, 7], [8, 9], [10, 11], [77, 78]]
-    assert data.truncated.tolist() == [False] * 5 + [True]
+    assert data.truncated.tolist() == [False, False, True, False, False, True] and not data.terminated.any()
     assert data.notes == ("trajectories that end without a terminal state or a time limit, taken as cut off: 1",)
 
 

@@ -84,7 +84,6 @@ class NpzReader:
             for start in range(0, len(room), BLOCK_BYTES):
                 piece = room[start : start + BLOCK_BYTES]
                 piece[:] = _exactly(member, len(piece))
-            member.read(1)  # at the end of the member its checksum is compared
         if dtype != out.dtype:
             place.byteswap(inplace=True)
         if place is not out:
