@@ -5,19 +5,22 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from rl_training.algorithms.catalogue import ALGORITHMS
+from rl_training.algorithms.catalogue import ALGORITHMS, DIRECT_ONLY
 
 if TYPE_CHECKING:
+    from rl_training.algorithms.bc import BC
     from rl_training.algorithms.c51_dqn import C51DQN
+    from rl_training.algorithms.cql import CQL, cql_loss
     from rl_training.algorithms.dqn import DQN, dqn_loss
+    from rl_training.algorithms.iql import IQL, iql_loss
     from rl_training.algorithms.qr_dqn import QRDQN
     from rl_training.algorithms.sac import SAC, sac_loss
 
-__all__ = ["C51DQN", "DQN", "QRDQN", "SAC", "dqn_loss", "sac_loss"]
+__all__ = ["BC", "C51DQN", "CQL", "DQN", "IQL", "QRDQN", "SAC", "cql_loss", "dqn_loss", "iql_loss", "sac_loss"]
 
 
 def __getattr__(name: str) -> Any:
-    for place in ALGORITHMS.values():
+    for place in (*ALGORITHMS.values(), *DIRECT_ONLY.values()):
         module, _, cls = place.partition(":")
         if name in (cls, module.rpartition(".")[2] + "_loss"):
             return getattr(importlib.import_module(module), name)

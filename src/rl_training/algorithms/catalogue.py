@@ -17,6 +17,12 @@ ALGORITHMS = {
     "qr_dqn": "rl_training.algorithms.qr_dqn:QRDQN",
     "sac": "rl_training.algorithms.sac:SAC",
 }
+# Learners whose loop is still to come: they update on given batches, and are in no list of what can be trained.
+DIRECT_ONLY = {
+    "bc": "rl_training.algorithms.bc:BC",
+    "iql": "rl_training.algorithms.iql:IQL",
+    "cql": "rl_training.algorithms.cql:CQL",
+}
 ENTRY_POINT_GROUP = "rl_training.algorithms"
 
 

@@ -1,8 +1,9 @@
 """Networks. Each group of parameters an algorithm trains is a submodule with a plain `forward`."""
 
 from rl_training.models.mlp_c51_q_network import MLPC51QNetwork
+from rl_training.models.mlp_iql import MLPIQLModel
 from rl_training.models.mlp_q_network import MLPQNetwork
 from rl_training.models.mlp_qr_q_network import MLPQRQNetwork
 from rl_training.models.mlp_sac import MLPSACModel
 
-__all__ = ["MLPC51QNetwork", "MLPQNetwork", "MLPQRQNetwork", "MLPSACModel"]
+__all__ = ["MLPC51QNetwork", "MLPIQLModel", "MLPQNetwork", "MLPQRQNetwork", "MLPSACModel"]
