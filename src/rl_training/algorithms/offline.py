@@ -12,6 +12,7 @@ from rl_training.core.fields import at_least, one_of, setting
 
 @dataclass(frozen=True)
 class OfflineSettings(OffPolicySettings):
+    learning_starts: int = setting(0, at_least(0))  # there is nothing to wait for
     dataset_kind: str = setting("random", one_of("random", "policy", "file"))
     dataset_size: int = setting(10_000, at_least(2))  # transitions that a recipe makes
     dataset_seed: int = setting(0, at_least(0))

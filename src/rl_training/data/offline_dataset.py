@@ -105,6 +105,22 @@ class TransitionDataset:
         return changed
 
 
+class ResidentData:
+    """A data set on the device, one copy for all seeds: where the engine draws batches from."""
+
+    def __init__(self, dataset: TransitionDataset, device: torch.device | str = "cpu") -> None:
+        names = ("obs", "actions", "rewards", "next_obs", "dones")
+        self.tensors: dict[str, Tensor] = {name: getattr(dataset, name).to(device) for name in names}
+        self.size = len(dataset)
+        self.size_tensor = torch.tensor(self.size, dtype=torch.int64, device=device)
+
+    def gather(self, indices: Tensor) -> dict[str, Tensor]:
+        """Row numbers (..., seeds, batch) to a batch with those leading axes."""
+        rows = indices.reshape(-1).to(self.size_tensor.device)
+        found = {name: tensor.index_select(0, rows) for name, tensor in self.tensors.items()}
+        return {name: tensor.view(*indices.shape, *tensor.shape[1:]) for name, tensor in found.items()}
+
+
 def compute_discounted_returns_to_go(rewards: Any, dones: Any, gamma: float, truncations: Any = None) -> Tensor:
     """R_t = r_t + gamma * R_{t+1}, starting anew behind every terminal state, truncation and the last row."""
     require(0 <= gamma <= 1, "gamma", f"in [0, 1], got {gamma}")

@@ -89,8 +89,10 @@ def without(transitions: Transitions, rows: Array, why: str) -> Transitions:
     return replace(transitions, **kept, notes=(*transitions.notes, f"{int(rows.sum())} transitions left out: {why}"))
 
 
-def check_values(transitions: Transitions, where: str, drop_nonfinite: bool) -> Transitions:
-    """Refuse what nothing can be learned from, or say how to mend it."""
+def check_values(
+    transitions: Transitions, where: str, drop_nonfinite: bool = False, from_file: bool = True
+) -> Transitions:
+    """Refuse what nothing can be learned from, or say how to mend it. What was just played needs no suspicion."""
     bad = np.zeros(len(transitions), np.bool_)
     for name in ("obs", "actions", "rewards", "next_obs"):
         wrong = nonfinite_rows(getattr(transitions, name))
@@ -106,6 +108,8 @@ def check_values(transitions: Transitions, where: str, drop_nonfinite: bool) -> 
     if len(transitions) < 2:
         some = "only 1 transition" if len(transitions) else "no transitions"
         raise UserError(f"{where}: has {some}, at least 2 are needed")
+    if not from_file:
+        return transitions
     if transitions.terminated.all():
         raise UserError(
             f"{where}: all {len(transitions)} transitions are terminal, so none has a future to learn; "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from rl_training.algorithms.base import Learner, OffPolicySettings
@@ -12,8 +14,7 @@ from rl_training.core.types import EnvShape
 from rl_training.data.replay_buffer import replay_bytes
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvSource
-from rl_training.envs.spaces import space_to_dict
-from rl_training.envs.vector import SeededEnvs
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import TrainConfig
 
@@ -31,9 +32,10 @@ def check_fit(cls: type[Learner], shape: EnvShape, env_id: str) -> None:
         raise UserError(f"{cls.name} takes images; {env_id} gives vectors of shape {shape.obs_shape}")
 
 
-def check_same_spaces(checkpoint: Checkpoint, envs: SeededEnvs) -> None:
-    """A run goes on only in the environment it came from."""
-    for name, codec in (("observation_space", envs.observation), ("action_space", envs.action)):
+def check_same_spaces(checkpoint: Checkpoint, observation: ObservationCodec, action: ActionCodec) -> None:
+    """A run goes on only in the environment, or with the kind of data, that it came from."""
+    codecs: dict[str, Any] = {"observation_space": observation, "action_space": action}
+    for name, codec in codecs.items():
         before, now = checkpoint.state[name], space_to_dict(codec.space)
         if before != now:
             changed = [f"{key} {before.get(key)} -> {now.get(key)}" for key in now if before.get(key) != now[key]]

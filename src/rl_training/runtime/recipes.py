@@ -67,4 +67,4 @@ def _record(source: EnvSource, size: int, seed: int, act: Policy, watch: Watcher
             if watch is not None:
                 watch(step + 1)
         made = replay_transitions(replay.read(0, size), 1, envs.observation, envs.action, source.env_id)
-    return check_values(made, f"the recording of {source.env_id}", drop_nonfinite=False)
+    return check_values(made, f"the recording of {source.env_id}", from_file=False)

@@ -35,7 +35,7 @@ def load_replay(path: Path) -> Transitions:
         raise unfit(checkpoint.path, error) from error
     rows = _segments(checkpoint, len(config.seed_list), config.num_envs, observation, action)
     made = replay_transitions(rows, config.num_envs, observation, action, config.env_id, tuple(notes))
-    return check_values(made, str(path), drop_nonfinite=False)
+    return check_values(made, str(path), from_file=False)
 
 
 def _segments(

@@ -15,6 +15,7 @@ from rl_training.envs.spaces import space_to_dict
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpointing import Checkpoint, DamagedCheckpoint, remove_old, save_checkpoint
 from rl_training.experiment.config import TrainConfig
+from rl_training.runtime.agents import Agent
 from rl_training.runtime.run_state import check_envs, check_rows, load_learner
 
 SEGMENT_NAME = re.compile(r"replay_(\d{12,18})_(\d{12,18})\.safetensors")
@@ -30,29 +31,30 @@ class Saver:
         self.failures = 0
 
     def save(
-        self, step: int, state: dict[str, Any], learner: Learner, envs: SeededEnvs, replay: ReplayBuffer
+        self, step: int, state: dict[str, Any], agent: Agent, envs: SeededEnvs | None, replay: ReplayBuffer | None
     ) -> Checkpoint | None:
-        """None if the disk refused; the checkpoints before it are untouched."""
-        linked, start = self._segments_still_held(replay)
-        snapshot = envs.snapshot()
-        tensors: dict[str, Any] = {
-            "learner": learner.state_dict(),
-            "envs": {
+        """None if the disk refused; the checkpoints before it are untouched. Offline there is nothing but the agent."""
+        tensors: dict[str, Any] = {"learner": agent.learner.state_dict()}
+        full = {
+            "episodes": [0] * (len(self.config.seed_list) * self.config.num_envs),
+            "added": 0,
+            **state,
+            "config": self.config.to_dict(),
+            "observation_space": space_to_dict(agent.observation.space),
+            "action_space": space_to_dict(agent.action.space),
+        }
+        linked: tuple[str, ...] = ()
+        if envs is not None and replay is not None:
+            linked, start = self._segments_still_held(replay)
+            snapshot = envs.snapshot()
+            tensors["envs"] = {
                 "obs": torch.from_numpy(snapshot["obs"]),
                 **{f"actions_{row}": torch.from_numpy(log) for row, log in enumerate(snapshot["actions"])},
                 **{f"state_{row}": torch.from_numpy(state) for row, state in enumerate(snapshot["states"])},
-            },
-        }
-        if replay.added > start:
-            tensors[f"replay_{start:012d}_{replay.added:012d}"] = replay.read(start, replay.added)
-        full = {
-            **state,
-            "episodes": snapshot["episodes"],
-            "added": replay.added,
-            "config": self.config.to_dict(),
-            "observation_space": space_to_dict(envs.observation.space),
-            "action_space": space_to_dict(envs.action.space),
-        }
+            }
+            if replay.added > start:
+                tensors[f"replay_{start:012d}_{replay.added:012d}"] = replay.read(start, replay.added)
+            full |= {"episodes": snapshot["episodes"], "added": replay.added}
         try:
             self.newest = save_checkpoint(self.root, step, full, tensors, self.newest, linked)
         except OSError as error:
@@ -91,9 +93,11 @@ def segment_rows(name: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs, replay: ReplayBuffer) -> bool:
+def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs | None, replay: ReplayBuffer | None) -> bool:
     """Put everything back. False if an environment could not be brought to the same state."""
     load_learner(checkpoint, learner)
+    if envs is None or replay is None:
+        return True
     added = int(checkpoint.state["added"])
     oldest = added - min(added, replay.capacity)
     reached = oldest

@@ -41,8 +41,10 @@ class Session:
         record: RunRecord,
         saver: Saver,
         *,
-        envs: SeededEnvs,
-        replay: ReplayBuffer,
+        envs: SeededEnvs | None = None,
+        replay: ReplayBuffer | None = None,
+        about: dict[str, Any] | None = None,
+        has_environment: bool = True,
         callbacks: Sequence[Callback] = (),
         signals: StopSignals | None = None,
         guard: Guard = nullcontext,
@@ -53,6 +55,9 @@ class Session:
         self.learner, self.settings, self.seeds = agent.learner, agent.learner.settings, agent.learner.seeds
         self.record, self.saver, self.callbacks = record, saver, tuple(callbacks)
         self.envs, self.replay = envs, replay
+        self.about = about or {}  # more for the checkpoints' state, such as the digest of the data set
+        self.has_environment = has_environment
+        self.evaluates = has_environment and config.eval_episodes > 0
         self.signals, self.guard = signals or StopSignals(), guard
         self.total = config.total_timesteps
         self.step, self.previous_step, self.since_training = 0, 0, 0
@@ -75,6 +80,7 @@ class Session:
         self._log_every = Every(config.log_interval)
         self._evaluate_every = Every(config.eval_interval or max(self.total // 10, 1))
         self._checkpoint_every = Every(config.checkpoint_interval)
+        self._due = (self._log_every, self._evaluate_every, self._checkpoint_every)
         self._fps_mark = (self.step, time.monotonic())
 
     # --- what the loop asks ----------------------------------------------------------------------------------------
@@ -94,6 +100,16 @@ class Session:
         self.previous_step = self.step
         self.step += envs.num_envs
 
+    def count_updates(self, count: int) -> None:
+        """Offline, a step is an update."""
+        self.previous_step = self.step
+        self.step += count
+
+    def updates_until(self, interval: int) -> int:
+        """How many updates may follow at once: up to a multiple of `interval`, or the next thing that is due."""
+        intervals = [interval, *(every.interval for every in self._due)]
+        return min(self.total - self.step, *(length - self.step % length for length in intervals))
+
     def updates_owed(self, transitions: int) -> int:
         """A constant update-to-data ratio whatever `num_envs` is: the remainder is carried over."""
         if self.step <= self.settings.learning_starts:
@@ -105,7 +121,7 @@ class Session:
     def after_step(self) -> None:
         if self._log_every.passed(self.previous_step, self.step):
             self.log()
-        if self.config.eval_episodes and self._evaluate_every.passed(self.previous_step, self.step):
+        if self.evaluates and self._evaluate_every.passed(self.previous_step, self.step):
             self.evaluate()
         if self._checkpoint_every.passed(self.previous_step, self.step) and self.step < self.total:
             self.checkpoint()
@@ -217,12 +233,13 @@ class Session:
         self.check_finite()
         for log in (self.metrics_log, self.evaluations_log):
             log.sync()  # a checkpoint counts on the rows before it
-        checkpoint = self.saver.save(self.step, self.state(), self.learner, self.envs, self.replay)
+        checkpoint = self.saver.save(self.step, self.state(), self.agent, self.envs, self.replay)
         if checkpoint is not None:
             self._call("on_checkpoint", checkpoint.path)
 
     def state(self) -> dict[str, Any]:
         return {
+            **self.about,
             "step": self.step,
             "since_training": self.since_training,
             "horizon": self.horizon,
@@ -260,7 +277,7 @@ class Session:
         finished = self.step >= self.total
         if finished and self.gradient_steps:
             self.check_finite()
-        if finished and self.config.eval_episodes and self.last_evaluation_step != self.step:
+        if finished and self.evaluates and self.last_evaluation_step != self.step:
             self.evaluate()
         if self.saver.newest is None or self.saver.newest.step != self.step:
             self.checkpoint()
