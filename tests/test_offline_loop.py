@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import hostile_data
 import numpy as np
 import pytest
 import torch
@@ -13,6 +14,7 @@ from conftest import make_quick_config
 
 from rl_training.algorithms import catalogue
 from rl_training.algorithms.catalogue import DIRECT_ONLY
+from rl_training.algorithms.iql import IQLSettings
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
 from rl_training.data.loaders import save_transitions
@@ -21,6 +23,7 @@ from rl_training.envs.factory import EnvSource
 from rl_training.experiment.checkpointing import load_checkpoint
 from rl_training.runtime.agents import load_agent
 from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.offline import prepare_offline
 from rl_training.runtime.recipes import record_random
 from rl_training.runtime.trainer import train
 from rl_training.runtime.workflows import resume_training
@@ -144,6 +147,20 @@ def test_a_data_set_of_another_environment_is_refused(tmp_path: Path) -> None:
     path = save_transitions(record_random(EnvSource("MountainCarContinuous-v0"), 80, seed=0), tmp_path / "data.npz")
     with pytest.raises(UserError, match=r"observations are of shape \(2,\), the environment's are \(3,\)"):
         train(config(tmp_path, algo_kwargs={"dataset_kind": "file", "dataset_path": str(path)}), show_progress=False)
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [("return_range", [number * 1000 / 3 for number in range(6)]), (2.0, [-1, 1, 3, 5, 7, 9])],
+)
+def test_rewards_are_scaled_by_the_range_of_returns(scale: Any, expected: list[float], tmp_path: Path) -> None:
+    """Two trajectories, 0 + 1 + 2 + 3 = 6 and 4 + 5 = 9: their range is 3. Else 2 r - 1."""
+    path = hostile_data.npz(rewards=np.float32([0, 1, 2, 3, 4, 5]), terminals=np.float32([0, 0, 0, 1, 0, 0]))(tmp_path)
+    shift = {"reward_shift": -1.0} if scale == 2.0 else {}
+    settings = IQLSettings(dataset_kind="file", dataset_path=path, reward_scale=scale, **shift)
+    data = prepare_offline(settings, EnvSource("Elsewhere-v3"))
+    assert data.dataset.rewards.tolist() == pytest.approx(expected)
+    assert not data.has_environment and data.shape.action_dim == 1
 
 
 def test_rows_stay_together_for_any_number_of_leading_axes() -> None:

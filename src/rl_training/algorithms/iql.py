@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,8 @@ from rl_training.models.mlp_iql import MLPIQLModel
 @dataclass(frozen=True)
 class IQLSettings(OfflineSettings):
     # Defaults: the authors' code for locomotion (implicit_q_learning configs/mujoco_config.py, learner.py).
-    # AntMaze: expectile 0.9, beta 10. Kitchen and Adroit: 0.7, 0.5.
+    # AntMaze: expectile 0.9, beta 10, reward_scale 1, reward_shift -1. Kitchen and Adroit: 0.7, 0.5.
+    reward_scale: float | Literal["return_range"] = setting("return_range", above(0))
     tau: float = setting(0.005, within(0, 1))
     expectile: float = setting(0.7, inside(0, 1))
     beta: float = setting(3.0, above(0))  # multiplies the advantage (the paper's inverse temperature)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from rl_training.algorithms.base import OffPolicySettings
 from rl_training.core.checks import require
-from rl_training.core.fields import at_least, one_of, setting
+from rl_training.core.fields import above, at_least, one_of, setting
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,9 @@ class OfflineSettings(OffPolicySettings):
     dataset_path: Path | None = None  # for `file`: npz, HDF5, a Minari set, or a run (its replay)
     dataset_agent: Path | None = None  # for `policy`: who plays
     dataset_noise: float = setting(0.0, at_least(0))  # for `policy`: see `rl-training data record --noise`
+    # return_range: 1000 / (the largest return of a trajectory - the smallest), as IQL's authors do for locomotion
+    reward_scale: float | Literal["return_range"] = setting(1.0, above(0))
+    reward_shift: float = setting(0.0)  # added after scaling; AntMaze: -1
     drop_nonfinite: bool = False  # leave out rows with NaN or infinity
     clip_actions: bool = False  # actions outside the environment's bounds are clipped
 

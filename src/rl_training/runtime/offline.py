@@ -13,6 +13,7 @@ from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError
 from rl_training.core.types import EnvShape
 from rl_training.data.offline_dataset import ResidentData, TransitionDataset
+from rl_training.data.summary import trajectory_returns
 from rl_training.data.transitions import Transitions
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvSource
@@ -23,6 +24,7 @@ from rl_training.runtime.datasets import load_data, training_data
 from rl_training.runtime.recipes import record_policy, record_random
 from rl_training.runtime.session import Session
 
+RETURN_RANGE = 1000.0  # of scaled trajectories: an episode is at most a thousand steps of rewards around one
 SAME_RATE = 10  # updates between moves of a scheduled value; a fixed grid, whatever else falls due in between
 
 
@@ -78,6 +80,7 @@ def prepare_offline(settings: OfflineSettings, source: EnvSource) -> OfflineData
     else:
         observation, action = own_spaces(transitions, where)
     dataset = training_data(transitions, observation, action, where, settings.clip_actions)
+    dataset = dataset.with_reward_transform(scale=_reward_scale(settings, transitions), shift=settings.reward_shift)
     return OfflineData(dataset, observation, action, transitions.sha256(), has_environment, tuple(notices))
 
 
@@ -92,6 +95,14 @@ def _transitions(settings: OfflineSettings, source: EnvSource) -> tuple[Transiti
     assert settings.dataset_agent is not None
     agent = load_agent(settings.dataset_agent)
     return record_policy(agent, source, size, seed, settings.dataset_noise), f"the recording of {source.env_id}"
+
+
+def _reward_scale(settings: OfflineSettings, transitions: Transitions) -> float:
+    if settings.reward_scale != "return_range":
+        return settings.reward_scale
+    returns, _ = trajectory_returns(transitions)
+    spread = float(returns.max() - returns.min())
+    return RETURN_RANGE / spread if spread > 0 else 1.0
 
 
 def own_spaces(transitions: Transitions, where: str) -> tuple[ObservationCodec, ActionCodec]:
