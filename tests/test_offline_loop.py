@@ -163,6 +163,15 @@ def test_rewards_are_scaled_by_the_range_of_returns(scale: Any, expected: list[f
     assert not data.has_environment and data.shape.action_dim == 1
 
 
+def test_evaluations_have_d4rl_scores_where_there_is_a_reference(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco")
+    values = {"env_id": "Hopper-v5", "total_timesteps": 5, "eval_episodes": 1}
+    metrics = train(config(tmp_path, "bc", **values), show_progress=False).metrics
+    expected = 100 * (metrics["eval_return_mean"] + 20.272305) / (3234.3 + 20.272305)
+    assert metrics["eval_d4rl_score"] == pytest.approx(expected)
+    assert "eval_d4rl_score" not in train(config(tmp_path, "bc", eval_episodes=1), show_progress=False).metrics
+
+
 def test_rows_stay_together_for_any_number_of_leading_axes() -> None:
     number = np.arange(50, dtype=np.float32)
     columns = {"obs": number[:, None], "actions": number[:, None], "next_obs": number[:, None] + 1}

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.core.d4rl import normalized_score
 from rl_training.core.schedules import Every
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.envs.factory import EnvSource
@@ -216,7 +217,9 @@ class Session:
         means = [one.mean for one in healthy]
         returns = [value for one in healthy for value in one.returns]
         best = [value for value in self.best if value is not None]
+        score = normalized_score(self.config.env_id, float(np.mean(means)))
         return {
+            **({} if score is None else {"eval_d4rl_score": score}),
             "eval_return_mean": float(np.mean(means)),
             "eval_return_std": float(np.std(returns)),
             "eval_episodes": len(returns),
