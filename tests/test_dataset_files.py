@@ -26,6 +26,12 @@ needs_h5py = pytest.mark.skipif(importlib.util.find_spec("h5py") is None, reason
 SUFFIXES = [".npz", pytest.param(".hdf5", marks=needs_h5py), pytest.param("", marks=needs_h5py)]
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch) -> None:
+    """Where arrays that are too large for memory go."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
 def some_transitions(kind: str = "float32", rows: int = 40) -> Transitions:
     """Trajectories of different lengths, with the odd values that a careless copy would lose."""
     rng = np.random.default_rng(0)

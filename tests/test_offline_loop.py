@@ -23,6 +23,7 @@ from rl_training.envs.factory import EnvSource
 from rl_training.experiment.checkpointing import load_checkpoint
 from rl_training.runtime.agents import load_agent
 from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.fitting import check_data_memory
 from rl_training.runtime.offline import prepare_offline
 from rl_training.runtime.recipes import record_random
 from rl_training.runtime.trainer import train
@@ -170,6 +171,16 @@ def test_evaluations_have_d4rl_scores_where_there_is_a_reference(tmp_path: Path)
     expected = 100 * (metrics["eval_return_mean"] + 20.272305) / (3234.3 + 20.272305)
     assert metrics["eval_d4rl_score"] == pytest.approx(expected)
     assert "eval_d4rl_score" not in train(config(tmp_path, "bc", eval_episodes=1), show_progress=False).metrics
+
+
+def test_a_data_set_too_large_for_the_gpu_is_refused(monkeypatch) -> None:
+    column = np.zeros((1000, 1), np.float32)
+    dataset = TransitionDataset(obs=column, actions=column, rewards=column, next_obs=column, dones=column)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (20_000, 20_000))  # it is 5 * 4000 bytes
+    with pytest.raises(UserError, match=r"the data set of 1000 transitions needs 0.0 GiB on cuda:0, 0.0 GiB are free"):
+        check_data_memory(dataset, "cuda:0")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (23_000, 23_000))
+    check_data_memory(dataset, "cuda:0")
 
 
 def test_rows_stay_together_for_any_number_of_leading_axes() -> None:

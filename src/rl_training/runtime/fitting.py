@@ -11,6 +11,7 @@ from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.checks import UserError
 from rl_training.core.machine import free_memory, gibibytes
 from rl_training.core.types import EnvShape
+from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.data.replay_buffer import replay_bytes
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvSource
@@ -47,6 +48,18 @@ def check_agent(shape: EnvShape, source: EnvSource) -> None:
     conformance = check_environment(source)
     if conformance.shape != shape:
         raise UserError(f"the agent was trained on {shape}, {source.env_id} has {conformance.shape}")
+
+
+def check_data_memory(dataset: TransitionDataset, device: str) -> None:
+    """On a GPU the whole data set lies in its memory; on the host it is already there."""
+    tensors = (dataset.obs, dataset.actions, dataset.rewards, dataset.next_obs, dataset.dones)
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else needed * 2
+    if needed > 0.9 * free:
+        raise UserError(
+            f"the data set of {len(dataset)} transitions needs {gibibytes(needed)} on {device}, "
+            f"{gibibytes(free)} are free; train with device: cpu"
+        )
 
 
 def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str) -> None:

@@ -31,7 +31,7 @@ from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.choices import Choices, choose
 from rl_training.runtime.closing import write_video_and_report
-from rl_training.runtime.fitting import check_fit, check_memory, check_same_spaces
+from rl_training.runtime.fitting import check_data_memory, check_fit, check_memory, check_same_spaces
 from rl_training.runtime.notices import NOT_REPLAYABLE, recorded_choices, starting_notices
 from rl_training.runtime.off_policy import run_off_policy
 from rl_training.runtime.offline import OfflineData, prepare_offline, run_offline
@@ -102,6 +102,8 @@ def train(
     choices = choose(config, settings, shape)
     if offline is None:
         check_memory(config, settings, shape, choices.device)
+    else:
+        check_data_memory(offline.dataset, choices.device)
     run_dir = create_run_dir(config, run_suffix)
     lock = RunLock(run_dir)
     lock.acquire()
