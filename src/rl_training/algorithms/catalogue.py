@@ -17,7 +17,7 @@ ALGORITHMS = {
     "qr_dqn": "rl_training.algorithms.qr_dqn:QRDQN",
     "sac": "rl_training.algorithms.sac:SAC",
 }
-# Learners whose loop is still to come: they update on given batches, and are in no list of what can be trained.
+# Not listed yet: they train (tests/test_offline_loop.py), but not every contract of the listed ones is shown for them.
 DIRECT_ONLY = {
     "bc": "rl_training.algorithms.bc:BC",
     "iql": "rl_training.algorithms.iql:IQL",
