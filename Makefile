@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "rl_training needs Python 3.10 or newer; try make PYTHON=python3.11")'
 	@echo "setup: installing into $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco,box2d,atari,tensorboard]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco,box2d,atari,offline,tensorboard]'
 	@touch $@
 	@echo "setup: done"
 
@@ -59,7 +59,7 @@ $(PEERS)/.installed: constraints.txt
 kill-campaign: $(STAMP) ## 200 random kills of training over every algorithm: nothing lost, equal ends (10 minutes)
 	$(BIN)/python scripts/kill_campaign.py
 
-fuzz: $(STAMP) ## load 5,000 mutated checkpoints and agents and 1,000 configs, result in benchmarks/results
+fuzz: $(STAMP) ## load 5,000 mutated checkpoints and agents, 1,000 configs and 1,000 data sets, result in benchmarks/results
 	$(BIN)/python scripts/fuzz.py
 
 clean: ## remove .venv, caches and build products; runs/ stays

@@ -24,6 +24,7 @@ from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.config import TrainConfig
+from rl_training.runtime.agents import Agent
 from rl_training.runtime.saving import Saver
 
 ROWS, NEW, ROUNDS = 1_000_000, 10_000, 21
@@ -58,15 +59,17 @@ def main() -> None:
     saves, rotated, plain = [], [], []
     with tempfile.TemporaryDirectory(dir=".") as place:
         folder = Path(place)
-        saver = Saver(folder / "checkpoints", TrainConfig("sac", "HalfCheetah-v5"), None, print)
+        config = TrainConfig("sac", "HalfCheetah-v5")
+        agent = Agent(config, learner, envs.observation, envs.action)
+        saver = Saver(folder / "checkpoints", config, None, print)
         for added in range(NEW, ROWS - ROUNDS * NEW + 1, NEW):  # the segments of the run so far
             replay.finish_writing(added)
-            saver.save(added, {}, learner, envs, replay)
+            saver.save(added, {}, agent, envs, replay)
         for number in range(1, ROUNDS + 1):
             before, after = ROWS - ROUNDS * NEW + (number - 1) * NEW, ROWS - ROUNDS * NEW + number * NEW
             replay.finish_writing(after)
             started = time.perf_counter()
-            saver.save(after, {}, learner, envs, replay)
+            saver.save(after, {}, agent, envs, replay)
             saves.append(time.perf_counter() - started)  # then training goes on; a thread removes the oldest one
             saver.finish_rotation()
             rotated.append(time.perf_counter() - started)

@@ -1,8 +1,8 @@
-"""Mutated checkpoints, agents and configs: each is refused in one line, or loads; none executes anything.
+"""Mutated checkpoints, agents, configs and data sets: each is refused in one line, or loads; none executes anything.
 
 Raw mutations (flips, cuts, splices) must be noticed by the digests. Sealed ones recompute every digest, as a forger
-would, so that the layers behind them are reached; of those that load, some are trained on for a few steps. Configs
-carry no digest: they must load or be refused. Same seed, same files.
+would, so that the layers behind them are reached; of those that load, some are trained on for a few steps. Configs and
+data sets carry no digest: they must load or be refused. Same seed, same files.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 import hostile  # noqa: E402
+import hostile_data  # noqa: E402
 import torch  # noqa: E402
 from conftest import make_quick_config  # noqa: E402
+from fuzz_data import mutated_dataset  # noqa: E402
 from fuzz_mutations import mutate_bytes, mutate_json, mutate_safetensors, mutate_yaml  # noqa: E402
 
 from rl_training.algorithms.catalogue import algorithm_names  # noqa: E402
 from rl_training.cli.loading import load_config  # noqa: E402
 from rl_training.core.checks import ConfigError, UserError  # noqa: E402
+from rl_training.data.loaders import load_transitions  # noqa: E402
 from rl_training.experiment.checkpointing import list_checkpoints  # noqa: E402
 from rl_training.resources import packaged_configs  # noqa: E402
 from rl_training.runtime.agents import agent_from_checkpoint, find_checkpoint, load_agent  # noqa: E402
@@ -141,6 +144,11 @@ class Fuzzer:
         text = self.rng.choice(packaged_configs()).read_bytes()
         path.write_bytes(mutate_yaml(self.rng, text) if self.rng.random() < 0.6 else _changed(self.rng, text))
         self.attempt("config", lambda: load_config(path))
+
+    def dataset(self) -> None:
+        place = self.place()
+        path = mutated_dataset(self.rng, place)
+        self.attempt("data set", lambda: load_transitions(path).sha256())
 
 
 class Hung(BaseException):
@@ -252,6 +260,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checkpoints", type=int, default=5000, metavar="N", help="checkpoints and agents")
     parser.add_argument("--configs", type=int, default=1000, metavar="N")
+    parser.add_argument("--datasets", type=int, default=1000, metavar="N")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "fuzz.json")
     words = parser.parse_args()
@@ -272,12 +281,16 @@ def main() -> int:
             fuzzer.rng.choices(cases, (25, 45, 15, 15))[0](fuzzer.rng.choice(runs))
         for _ in range(words.configs):
             fuzzer.config()
+        load_transitions(hostile_data.minari()(fuzzer.place()))
+        for _ in range(words.datasets):
+            fuzzer.dataset()
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         executions = fuzzer.executions + (home / "executed").exists()
     result = {
         "seed": words.seed,
         "checkpoints_and_agents": words.checkpoints,
         "configs": words.configs,
+        "datasets": words.datasets,
         "code_executions": executions,
         "tracebacks": fuzzer.tracebacks,
         "undetected_flips": fuzzer.undetected,
@@ -288,8 +301,9 @@ def main() -> int:
     }
     words.output.write_text(json.dumps(result, indent=1) + "\n")
     print(
-        f"fuzz: {words.checkpoints} checkpoints and agents, {words.configs} configs in {result['seconds']:.0f} s: "
-        f"code executions {executions}, tracebacks {fuzzer.tracebacks}, undetected flips {fuzzer.undetected}"
+        f"fuzz: {words.checkpoints} checkpoints and agents, {words.configs} configs, {words.datasets} data sets in "
+        f"{result['seconds']:.0f} s: code executions {executions}, tracebacks {fuzzer.tracebacks}, "
+        f"undetected flips {fuzzer.undetected}"
     )
     return 1 if executions or fuzzer.tracebacks or fuzzer.undetected else 0
 

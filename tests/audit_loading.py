@@ -15,6 +15,7 @@ from typing import Any
 warnings.simplefilter("ignore")
 
 from rl_training.cli.loading import load_config  # noqa: E402
+from rl_training.data.loaders import load_transitions  # noqa: E402
 from rl_training.runtime.agents import find_checkpoint, load_agent  # noqa: E402
 
 
@@ -28,6 +29,7 @@ def load_whole(path: str) -> Any:
 LOADERS: dict[str, Callable[[str], Any]] = {
     "agent": load_whole,
     "config": load_config,
+    "dataset": load_transitions,
     "unpickle": lambda path: pickle.loads(Path(path).read_bytes()),  # what the hook must see
 }
 READING = {"open", "os.listdir", "os.scandir", "pathlib.Path.glob", "glob.glob", "os.fwalk"}
@@ -35,8 +37,8 @@ HARMLESS = {"object.__getattr__", "object.__setattr__", "sys._getframe", "builti
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
-def main(job: Path, warm: dict[str, str]) -> None:
-    for kind, path in warm.items():  # imports what loading needs
+def main(job: Path, warm: list[tuple[str, str]]) -> None:
+    for kind, path in warm:  # imports what loading needs
         LOADERS[kind](path)
         with suppress(ValueError):
             LOADERS[kind](path + ".nothing")

@@ -24,6 +24,7 @@ from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpointing import Checkpoint, list_checkpoints, newest_checkpoint
+from rl_training.runtime.agents import Agent
 from rl_training.runtime.saving import Saver
 
 # Every call by which a Linux process changes files; the question mark is for those that a machine may lack.
@@ -113,6 +114,7 @@ class Run:
         self.envs.reset_all()
         settings = parse(cls.settings_type, self.config.algo_kwargs)
         self.learner = cls.create(self.envs.shape, settings, (0,))
+        self.agent = Agent(self.config, self.learner, self.envs.observation, self.envs.action)
         self.replay = ReplayBuffer(self.envs.shape, capacity=64, num_envs=1, seeds=1)
         self.notes: list[str] = []
 
@@ -137,7 +139,7 @@ class Run:
 
     def save(self, saver: Saver, step: int) -> Checkpoint | None:
         self.go_to(step)
-        return saver.save(step, {"step": step}, self.learner, self.envs, self.replay)
+        return saver.save(step, {"step": step}, self.agent, self.envs, self.replay)
 
     def save_to(self, root: Path, step: int) -> Checkpoint | None:
         saver = self.saver(root)

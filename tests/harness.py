@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -18,6 +19,34 @@ def run_program(*words: str, cwd: Path = ROOT, timeout: float = 300) -> subproce
 
 def run_cli(*words: str, cwd: Path = ROOT, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     return run_program("-m", "rl_training", *words, cwd=cwd, timeout=timeout)
+
+
+def check_seeds_together(cls: Any, **settings: Any) -> None:
+    """A learner's seeds, trained together on given batches, are bit for bit each alone (twenty updates)."""
+    import torch
+
+    from rl_training.core.types import EnvShape
+
+    seeds, size, generator = (5, 0, 2**31 - 1), settings["batch_size"], torch.Generator().manual_seed(0)
+    parsed, shape = cls.settings_type(**settings), EnvShape((3,), "float32", 2, False)
+    together = cls.create(shape, parsed, seeds)
+    alone = [cls.create(shape, parsed, [seed]) for seed in seeds]
+    for _ in range(20):
+        batch = {
+            "obs": torch.randn(3, size, 3, generator=generator),
+            "actions": torch.rand(3, size, 2, generator=generator) * 2 - 1,
+            "rewards": torch.randn(3, size, generator=generator),
+            "next_obs": torch.randn(3, size, 3, generator=generator),
+            "dones": (torch.rand(3, size, generator=generator) < 0.2).float(),
+        }
+        together.engine.update(batch, together.engine.host_noise(together.noise(size)))
+        for index, learner in enumerate(alone):
+            mine = {name: tensor[index : index + 1] for name, tensor in batch.items()}
+            learner.engine.update(mine, learner.engine.host_noise(learner.noise(size)))
+    for index, learner in enumerate(alone):
+        for group, params in learner.engine.groups().items():
+            for name, tensor in params.items():
+                assert torch.equal(together.engine.groups()[group][name][index], tensor[0]), (group, name)
 
 
 def check_reference_script(name: str, output_dir: Path) -> None:

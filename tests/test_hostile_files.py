@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import hostile
+import hostile_data
 import pytest
 from conftest import make_quick_config
 from harness import run_program
@@ -21,6 +22,14 @@ from rl_training.experiment.checkpointing import DamagedCheckpoint, load_checkpo
 from rl_training.runtime.agents import find_checkpoint, load_agent
 from rl_training.runtime.trainer import train
 from rl_training.runtime.workflows import resume_training
+
+try:
+    import h5py  # noqa: F401  (an extra)
+
+    DATASETS = {**hostile_data.NPZ_CASES, **hostile_data.HDF5_CASES}
+    GOOD_DATASETS = [hostile_data.npz(), hostile_data.hdf5(), hostile_data.minari()]
+except ImportError:
+    DATASETS, GOOD_DATASETS = hostile_data.NPZ_CASES, [hostile_data.npz()]
 
 Builder = Callable[[Path, Path], Path]
 FOREIGN = "{path}: not a rl_training agent or checkpoint"
@@ -126,6 +135,13 @@ CONFIGS = {
 }
 
 
+EXPECTED = {
+    f"{name}{kind}": message
+    for kind, cases in (("", CASES), (" config", CONFIGS), (" dataset", DATASETS))
+    for name, (_, message) in cases.items()
+}
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     config = make_quick_config("dqn", tmp_path_factory.mktemp("good"), total_timesteps=40, checkpoint_interval=20)
@@ -144,15 +160,22 @@ def loaded(run: Path, tmp_path_factory) -> dict[str, dict]:
     for name, (text, _) in CONFIGS.items():
         (home / f"{name}.yaml").write_text(text)
         jobs[f"{name} config"] = ("config", str(home / f"{name}.yaml"))
+    for number, (name, (build, _)) in enumerate(DATASETS.items()):
+        place = home / f"data_{number}"
+        place.mkdir()
+        jobs[f"{name} dataset"] = ("dataset", str(build(place)))
     agent = next((run / "agents").glob("*_final.safetensors"))
     (home / "good.yaml").write_text("algo: dqn\nenv_id: CartPole-v1\n")
-    for kind, path in (("agent", agent), ("agent", run), ("config", home / "good.yaml")):
-        jobs[f"good {kind} {path.name}"] = (kind, str(path))
+    good = [("agent", run), ("agent", agent), ("config", home / "good.yaml")]
+    for number, build in enumerate(GOOD_DATASETS):
+        (home / f"good_{number}").mkdir()
+        good.append(("dataset", build(home / f"good_{number}")))
+    jobs.update({f"good {kind} {path}": (kind, str(path)) for kind, path in good})
     (home / "control").mkdir()
     (home / "control" / "pickle").write_bytes(hostile.canary(home / "control" / "place"))
     jobs["control"] = ("unpickle", str(home / "control" / "pickle"))
     (home / "jobs.json").write_text(json.dumps(jobs))
-    warm = json.dumps({"agent": str(run), "config": str(home / "good.yaml")})
+    warm = json.dumps([(kind, str(path)) for kind, path in good])
     answer = run_program(str(Path(__file__).parent / "audit_loading.py"), str(home / "jobs.json"), warm)
     assert answer.returncode == 0, answer.stderr
     assert not (home / "executed").exists()
@@ -165,13 +188,14 @@ def test_loading_only_reads(loaded) -> None:
     assert "pickle.find_class" in control and "open" in control
     busy = {name: result["events"] for name, result in loaded.items() if result["events"]}
     assert busy == {}
-    assert [result["outcome"] for name, result in loaded.items() if name.startswith("good")] == ["loaded"] * 3
+    good = [result["outcome"] for name, result in loaded.items() if name.startswith("good")]
+    assert good == ["loaded"] * (3 + len(GOOD_DATASETS))
 
 
-@pytest.mark.parametrize("name", [*CASES, *(f"{name} config" for name in CONFIGS)])
+@pytest.mark.parametrize("name", EXPECTED)
 def test_refused_in_one_line(name: str, loaded) -> None:
     result = loaded[name]
-    expected = (CASES.get(name) or CONFIGS[name.removesuffix(" config")])[1]
+    expected = EXPECTED[name]
     pattern = re.escape(expected)
     for word, meaning in {"path": re.escape(result["path"]), "digits": r"\d{12}", "text": "[^\n]*"}.items():
         pattern = pattern.replace(re.escape(f"{{{word}}}"), meaning)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from rl_training.algorithms.catalogue import ALGORITHMS
+from rl_training.algorithms.catalogue import ALGORITHMS, DIRECT_ONLY
 
 if TYPE_CHECKING:
+    from rl_training.algorithms.bc import BC
     from rl_training.algorithms.c51_dqn import C51DQN
+    from rl_training.algorithms.cql import CQL, cql_loss
     from rl_training.algorithms.dqn import DQN, dqn_loss
+    from rl_training.algorithms.iql import IQL, iql_loss
     from rl_training.algorithms.qr_dqn import QRDQN
     from rl_training.algorithms.rainbow_dqn import RainbowDQN
     from rl_training.algorithms.redq import REDQ, redq_loss
@@ -18,15 +21,20 @@ if TYPE_CHECKING:
     from rl_training.algorithms.tqc import TQC, tqc_loss
 
 __all__ = [
+    "BC",
     "C51DQN",
+    "CQL",
     "DQN",
+    "IQL",
     "QRDQN",
     "REDQ",
     "SAC",
     "TD3",
     "TQC",
     "RainbowDQN",
+    "cql_loss",
     "dqn_loss",
+    "iql_loss",
     "redq_loss",
     "sac_loss",
     "tqc_loss",
@@ -34,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    for place in ALGORITHMS.values():
+    for place in (*ALGORITHMS.values(), *DIRECT_ONLY.values()):
         module, _, cls = place.partition(":")
         if name in (cls, module.rpartition(".")[2] + "_loss"):
             return getattr(importlib.import_module(module), name)

@@ -24,6 +24,12 @@ def ensemble_squared_error(values: Tensor, target: Tensor) -> Tensor:
     return (values - target).square().mean(-1).sum()
 
 
+def expectile_error(difference: Tensor, expectile: float) -> Tensor:
+    """|expectile - 1(difference < 0)| * difference^2: below one half it is the negative ones that count more."""
+    below = (difference.detach() < 0).float()
+    return (expectile - below).abs() * difference.square()
+
+
 def chosen(values: Tensor, actions: Tensor) -> Tensor:
     """The value of each row's action: (batch, actions, ...) -> (batch, ...)."""
     index = actions.long().view(-1, *([1] * (values.ndim - 1))).expand(-1, 1, *values.shape[2:])

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rl_training.cli.data_commands import add_data
 from rl_training.core.checks import UserError
 
-NAMES = ("train", "evaluate", "eval", "predict", "resume", "record", "list", "doctor", "demo")
 Words = argparse.Namespace
 
 
@@ -56,6 +56,7 @@ def add_all(subparsers: Any) -> None:
     record.add_argument("--episodes", type=_whole, default=1, metavar="N")
     record.add_argument("--env", metavar="ENV", help="another environment, or module:Id")
 
+    add_data(subparsers, _whole)
     _command(subparsers, "list", run_list, "algorithms and packaged configs")
     _command(subparsers, "doctor", run_doctor, "what this machine can do")
     demo = _command(subparsers, "demo", run_demo, "train DQN on CartPole, evaluate, film and report it")

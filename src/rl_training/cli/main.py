@@ -25,17 +25,19 @@ class Parser(argparse.ArgumentParser):
             hint = did_you_mean(word, options)
         elif "invalid choice: '" in message:
             word = message.split("invalid choice: '", 1)[1].split("'", 1)[0]
-            hint = did_you_mean(word, commands.NAMES)
+            hint = did_you_mean(word, [name for parser in self._subparsers_of() for name in parser.choices])
         raise UserError(f"{message}{hint}")
 
     def _all_actions(self) -> list[argparse.Action]:
         """This parser's and every command's: leftover words are only known to the outermost parser."""
         found = list(self._actions)
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for parser in action.choices.values():
-                    found += parser._actions
+        for action in self._subparsers_of():
+            for parser in action.choices.values():
+                found += parser._all_actions()
         return found
+
+    def _subparsers_of(self) -> list[argparse._SubParsersAction[Parser]]:
+        return [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]
 
 
 def build_parser() -> Parser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -18,3 +19,8 @@ class Every:
 def linear(start: float, end: float, progress: float) -> float:
     """From `start` to `end` as `progress` goes from 0 to 1, then `end`."""
     return start + (end - start) * min(max(progress, 0.0), 1.0)
+
+
+def cosine(start: float, progress: float) -> float:
+    """From `start` to zero along half a cosine as `progress` goes from 0 to 1."""
+    return start * 0.5 * (1 + math.cos(math.pi * min(max(progress, 0.0), 1.0)))

@@ -49,10 +49,7 @@ def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: s
         raise UserError(f"environment {name!r}: reset must return (observation, info), got {_shown(answer)}")
     trace = [_checked_observation(answer[0], observation, name, "reset")]
     for _ in range(PROBE_STEPS):
-        if action.discrete:
-            choice = action.to_env(rng.integers(action.dim, size=1))[0]
-        else:
-            choice = action.to_env(rng.uniform(-1, 1, (1, action.dim)))[0]
+        choice = action.to_env(action.draw(rng, 1))[0]
         answer = _call(name, "step", lambda choice=choice: env.step(choice))
         if not (isinstance(answer, tuple) and len(answer) == 5):
             raise UserError(

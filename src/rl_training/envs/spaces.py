@@ -5,14 +5,17 @@ Inside the library a continuous action lies in [-1, 1] and a discrete one is an 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from rl_training.core.checks import UserError
+from rl_training.core.checks import UserError, shown
 from rl_training.core.types import EnvShape
+
+MAX_SPACE = 2**24  # numbers in an observation or action
 
 
 class ObservationCodec:
@@ -53,6 +56,19 @@ class ObservationCodec:
         else:
             out[...] = np.asarray(observation).reshape(self.shape)
 
+    def encode_rows(self, observations: NDArray[Any]) -> NDArray[Any]:
+        """Many observations of the environment at once: the same as `encode` row by row."""
+        if self.one_hot:
+            start = int(self.space.start)  # type: ignore[attr-defined]
+            return np.eye(self.one_hot, dtype=self.dtype)[observations.astype(np.int64) - start]
+        return observations.reshape(len(observations), *self.shape).astype(self.dtype, copy=False)
+
+    def decode_rows(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """The inverse of `encode_rows`, up to the precision that the library keeps."""
+        if self.one_hot:
+            return np.asarray(rows.argmax(-1) + int(self.space.start))  # type: ignore[attr-defined]
+        return rows.reshape(len(rows), *(self.space.shape or ()))
+
 
 class ActionCodec:
     """Actions in the library's units to and from the environment's."""
@@ -79,6 +95,12 @@ class ActionCodec:
             raise UserError(
                 f"action space {type(space).__name__} is not supported; supported: Discrete, Box of shape (n,)"
             )
+
+    def draw(self, rng: np.random.Generator, rows: int) -> NDArray[Any]:
+        """Uniformly random actions in the library's units."""
+        if self.discrete:
+            return rng.integers(self.dim, size=rows)
+        return rng.uniform(-1, 1, (rows, self.dim)).astype(np.float32)
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """A batch of the library's actions in the environment's units and dtype."""
@@ -112,8 +134,12 @@ def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def space_from_dict(values: dict[str, Any]) -> spaces.Space[Any]:
+    """The inverse. The description may come from any file: how much memory its bounds take is looked at first."""
     if values["kind"] == "discrete":
         return spaces.Discrete(int(values["n"]), start=int(values["start"]))
+    size = math.prod(values["shape"])
+    if not 0 < size <= MAX_SPACE or any(len(values[name]) not in (1, size) for name in ("low", "high")):
+        raise ValueError(f"a space of shape {shown(values['shape'])} is not supported")
     shape = tuple(int(length) for length in values["shape"])
     bounds = []
     for name in ("low", "high"):

@@ -1,6 +1,7 @@
 """Networks. Each group of parameters an algorithm trains is a submodule with a plain `forward`."""
 
 from rl_training.models.mlp_c51_q_network import MLPC51QNetwork
+from rl_training.models.mlp_iql import MLPIQLModel
 from rl_training.models.mlp_q_network import MLPQNetwork
 from rl_training.models.mlp_qr_q_network import MLPQRQNetwork
 from rl_training.models.mlp_redq import MLPREDQModel
@@ -10,6 +11,7 @@ from rl_training.models.mlp_tqc import MLPTQCModel
 
 __all__ = [
     "MLPC51QNetwork",
+    "MLPIQLModel",
     "MLPQNetwork",
     "MLPQRQNetwork",
     "MLPREDQModel",

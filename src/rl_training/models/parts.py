@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from rl_training.core.checks import UserError
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+LARGEST_ACTION = 1 - 1e-5  # recorded actions at a bound would have no finite density under a squashed policy
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,20 @@ class GaussianActor(nn.Module):
         super().__init__()
         self.net = StackedMLP(1, obs_dim, hidden_sizes, 2 * action_dim)
 
-    def forward(self, obs: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The action for standard normal `noise` and its log-density; None gives the mode (its density is not used)."""
+    def forward(self, obs: Tensor, noise: Tensor | None, actions: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The action for standard normal `noise` and its log-density; None gives the mode (its density is not used).
+
+        Noise may have more axes in front: several actions for each observation. Given `actions`, their log-density.
+        """
         mean, log_std = self.net(obs).squeeze(0).chunk(2, -1)
+        log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+        if actions is not None:
+            # The inverse of tanh, not with atanh: like softplus below, that would round differently with seeds stacked.
+            inside = actions.clamp(-LARGEST_ACTION, LARGEST_ACTION)
+            noise = (0.5 * ((1 + inside) / (1 - inside)).log() - mean) / log_std.exp()
         if noise is None:
             return mean.tanh(), torch.zeros_like(mean[..., 0])
-        return squashed_gaussian(mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX), noise)
+        return squashed_gaussian(mean, log_std, noise)
 
 
 def squashed_gaussian(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,6 +107,36 @@ class DeterministicActor(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         return self.net(obs).squeeze(0).tanh()  # type: ignore[no-any-return]
+
+
+class ClippedGaussianActor(nn.Module):
+    """A Gaussian around a squashed mean, its spread the same for every observation (Kostrikov et al. 2021)."""
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.mean = DeterministicActor(obs_dim, action_dim, hidden_sizes)
+        self.log_std = nn.Parameter(torch.zeros(action_dim))
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean of each row's actions, and the logarithm of their common standard deviation."""
+        return self.mean(obs), self.log_std.clamp(-5.0, LOG_STD_MAX)
+
+
+def gaussian_log_density(mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
+    """Of each row: (batch, action) -> (batch,)."""
+    scaled = (actions - mean) * (-log_std).exp()
+    return (-0.5 * scaled.square() - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
+
+
+class ValueNetwork(nn.Module):
+    """The value of a state: (batch, obs) -> (batch,)."""
+
+    def __init__(self, obs_dim: int, hidden_sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.net = StackedMLP(1, obs_dim, hidden_sizes, 1)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.net(obs).squeeze(0).squeeze(-1)  # type: ignore[no-any-return]
 
 
 class QuantileCriticEnsemble(nn.Module):
@@ -129,6 +168,15 @@ def xavier_(model: nn.Module) -> None:
         if isinstance(layer, StackedLinear):
             bound = math.sqrt(6 / (layer.weight.shape[1] + layer.weight.shape[2]))
             nn.init.uniform_(layer.weight, -bound, bound)
+            nn.init.zeros_(layer.bias)
+
+
+def orthogonal_(model: nn.Module, gain: float) -> None:
+    """Orthogonal weights and zero biases in every dense layer."""
+    for layer in model.modules():
+        if isinstance(layer, StackedLinear):
+            for weight in layer.weight.data:
+                nn.init.orthogonal_(weight, gain)
             nn.init.zeros_(layer.bias)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,7 +38,6 @@ from rl_training.runtime.run_state import LEARNER, check_state, load_learner, un
 FORMAT = 1
 KEY = "rl_training"
 MAX_HEADER_BYTES = 100_000_000  # as in safetensors itself
-MAX_SPACE = 2**24  # numbers in an observation or action
 Array = NDArray[Any]
 
 
@@ -60,16 +58,20 @@ class Agent:
     def predict(self, obs: Any, deterministic: bool = True, seed_index: int = 0) -> Any:
         """One observation gives an int or an (action_dim,) array in the environment's units, a batch gives a batch."""
         rows, single = self._encode(obs)
+        result = self.action.to_env(self.act(rows, deterministic, seed_index))
+        if not single:
+            return result
+        return int(result[0]) if self.action.discrete else result[0]
+
+    def act(self, rows: Array, deterministic: bool = True, seed_index: int = 0) -> Array:
+        """One seed's actions for encoded observations (rows, ...), in the library's units."""
         every_seed = np.broadcast_to(rows, (len(self.learner.seeds), *rows.shape)).copy()
         if deterministic:
             actions = self.learner.act_greedy(every_seed)
         else:
             self._calls += 1
             actions = self.learner.act_explore(every_seed, self._calls, 1.0)
-        result = self.action.to_env(actions[seed_index])
-        if not single:
-            return result
-        return int(result[0]) if self.action.discrete else result[0]
+        return np.asarray(actions[seed_index])
 
     def _encode(self, obs: Any) -> tuple[Array, bool]:
         space = self.observation.space
@@ -185,8 +187,8 @@ def _build(about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[s
     """The agent that a file describes. Nothing is made that is larger than the tensors that came with it."""
     try:
         config = config_from_dict(about["config"], allow_module_env=True)
-        observation = ObservationCodec(_space(about["observation_space"]))
-        action = ActionCodec(_space(about["action_space"]))
+        observation = ObservationCodec(space_from_dict(about["observation_space"]))
+        action = ActionCodec(space_from_dict(about["action_space"]))
         cls = learner_class(config.algo)
         settings = parse(cls.settings_type, config.algo_kwargs)
         shape, step = env_shape(observation, action), about["step"]
@@ -206,15 +208,6 @@ def _build(about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[s
 
 
 _WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError, RuntimeError)
-
-
-def _space(values: dict[str, Any]) -> Any:
-    """A space from a file, after a look at how much memory its bounds would take."""
-    if values["kind"] == "box":
-        size = math.prod(values["shape"])
-        if not 0 < size <= MAX_SPACE or any(len(values[name]) not in (1, size) for name in ("low", "high")):
-            raise ValueError(f"a space of shape {shown(values['shape'])} is not supported")
-    return space_from_dict(values)
 
 
 @torch.no_grad()

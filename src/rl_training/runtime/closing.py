@@ -65,7 +65,7 @@ def _render(env: Env, name: str) -> Frame:
 def write_video_and_report(session: Session) -> None:
     """Neither may fail the run: training is done and saved."""
     run_dir, seed = session.run_dir, session.seeds[0]
-    if session.config.video:
+    if session.config.video and session.has_environment:
         try:
             best = run_dir / "agents" / f"seed_{seed}_best.safetensors"
             final = run_dir / "agents" / f"seed_{seed}_final.safetensors"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from rl_training.algorithms.base import Learner
+from rl_training.core.d4rl import normalized_score
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.vector import SeededEnvs
 from rl_training.runtime.choices import cores
@@ -70,3 +72,18 @@ def _play(
             envs.obs, envs.next_obs = envs.next_obs, envs.obs
         by_seed = zip(returns.reshape(len(seeds), -1), lengths.reshape(len(seeds), -1), strict=True)
         return [Evaluation(r.tolist(), n.tolist()) for r, n in by_seed]
+
+
+def evaluation_summary(env_id: str, evaluations: Sequence[Evaluation], best: Sequence[float]) -> dict[str, Any]:
+    """What a run reports of its last evaluations, one for each seed, and of its best ones."""
+    means = [one.mean for one in evaluations]
+    returns = [value for one in evaluations for value in one.returns]
+    score = normalized_score(env_id, float(np.mean(means)))
+    return {
+        **({} if score is None else {"eval_d4rl_score": score}),
+        "eval_return_mean": float(np.mean(means)),
+        "eval_return_std": float(np.std(returns)),
+        "eval_episodes": len(returns),
+        "eval_return_means": means,
+        "best_eval_return_mean": float(np.mean(best)) if best else None,
+    }

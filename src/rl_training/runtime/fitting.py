@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
@@ -10,9 +11,12 @@ from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.checks import ConfigError, Problem, UserError
 from rl_training.core.fields import parse
+from rl_training.core.machine import gibibytes
 from rl_training.core.types import EnvShape
-from rl_training.envs.spaces import space_to_dict
-from rl_training.envs.vector import SeededEnvs
+from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.envs.conformance import check_environment
+from rl_training.envs.factory import EnvSource
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
 from rl_training.envs.wrappers import parse_wrappers
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import TrainConfig, located
@@ -66,10 +70,30 @@ def _names(classes: Iterable[type[Learner]]) -> str:
     return f"; use {found}" if found else ""
 
 
-def check_same_spaces(checkpoint: Checkpoint, envs: SeededEnvs) -> None:
-    """A run goes on only in the environment it came from."""
-    for name, codec in (("observation_space", envs.observation), ("action_space", envs.action)):
+def check_same_spaces(checkpoint: Checkpoint, observation: ObservationCodec, action: ActionCodec) -> None:
+    """A run goes on only in the environment, or with the kind of data, that it came from."""
+    codecs: dict[str, Any] = {"observation_space": observation, "action_space": action}
+    for name, codec in codecs.items():
         before, now = checkpoint.state[name], space_to_dict(codec.space)
         if before != now:
             changed = [f"{key} {before.get(key)} -> {now.get(key)}" for key in now if before.get(key) != now[key]]
             raise UserError(f"{name} has changed since the checkpoint: {', '.join(changed)}")
+
+
+def check_agent(shape: EnvShape, source: EnvSource) -> None:
+    """An agent plays only where its observations and actions are of the right shape."""
+    conformance = check_environment(source)
+    if conformance.shape != shape:
+        raise UserError(f"the agent was trained on {shape}, {source.env_id} has {conformance.shape}")
+
+
+def check_data_memory(dataset: TransitionDataset, device: str) -> None:
+    """On a GPU the whole data set lies in its memory; on the host it is already there."""
+    tensors = (dataset.obs, dataset.actions, dataset.rewards, dataset.next_obs, dataset.dones)
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else needed * 2
+    if needed > 0.9 * free:
+        raise UserError(
+            f"the data set of {len(dataset)} transitions needs {gibibytes(needed)} on {device}, "
+            f"{gibibytes(free)} are free; train with device: cpu"
+        )

@@ -7,29 +7,35 @@ from rl_training.envs.vector import SeededEnvs
 from rl_training.runtime.session import Session
 
 
+def step_and_store(envs: SeededEnvs, replay: ReplayBuffer, actions: Array) -> None:
+    """One vector step with `actions` (seeds, num_envs, ...), kept with what came of it."""
+
+    def by_seed(array: Array) -> Array:
+        return array.reshape(replay.seeds, envs.num_envs, *array.shape[1:])
+
+    envs.step(actions.reshape(envs.size, *actions.shape[2:]))
+    replay.add(
+        obs=by_seed(envs.obs),
+        actions=actions,
+        rewards=by_seed(envs.rewards),
+        next_obs=by_seed(envs.next_obs),
+        terminated=by_seed(envs.terminated),
+        truncated=by_seed(envs.truncated),
+    )
+
+
 def run_off_policy(session: Session, envs: SeededEnvs, replay: ReplayBuffer) -> None:
     learner, settings = session.learner, session.settings
     seeds, rows = len(session.seeds), envs.num_envs
-
-    def by_seed(array: Array) -> Array:
-        return array.reshape(seeds, rows, *array.shape[1:])
-
     while session.running():
-        obs = by_seed(envs.obs)
+        obs = envs.obs.reshape(seeds, rows, *envs.obs.shape[1:])
         learner.observe(obs)
         if session.step < settings.learning_starts:
             actions = learner.act_randomly(session.step, rows)
         else:
+            obs = envs.obs.reshape(seeds, rows, *envs.obs.shape[1:])
             actions = learner.act_explore(obs, session.step, session.progress)
-        envs.step(actions.reshape(envs.size, *actions.shape[2:]))
-        replay.add(
-            obs=obs,
-            actions=actions,
-            rewards=by_seed(envs.rewards),
-            next_obs=by_seed(envs.next_obs),
-            terminated=by_seed(envs.terminated),
-            truncated=by_seed(envs.truncated),
-        )
+        step_and_store(envs, replay, actions)
         session.count_step(envs)
         envs.advance()
         # At every step, trained or not: else a run resumed between two updates would log another learning rate.

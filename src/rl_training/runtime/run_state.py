@@ -16,6 +16,7 @@ from rl_training.algorithms.base import Learner
 from rl_training.algorithms.catalogue import learner_class
 from rl_training.core.checks import ConfigError, UserError, one_line
 from rl_training.core.fields import at_least, parse, setting
+from rl_training.core.types import EnvShape
 from rl_training.data.priorities import LARGEST
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.envs.vector import SeededEnvs
@@ -121,14 +122,18 @@ def check_metrics(checkpoint: Checkpoint, learner: Learner, replay: ReplayBuffer
 
 
 def check_rows(
-    checkpoint: Checkpoint, name: str, rows: Mapping[str, Tensor], count: int, envs: SeededEnvs, replay: ReplayBuffer
+    checkpoint: Checkpoint,
+    name: str,
+    rows: Mapping[str, Tensor],
+    layout: Mapping[str, tuple[tuple[int, ...], torch.dtype]],
+    shape: EnvShape,
 ) -> None:
-    """A segment of the replay against the buffer it goes into."""
-    for field, (shape, dtype) in replay.segment_layout(count, rows).items():
-        _check_tensor(checkpoint, name, rows, field, shape, dtype)
+    """A segment of the replay against what it should hold, as `layout` tells, and its environment's actions."""
+    for field, (row, dtype) in layout.items():
+        _check_tensor(checkpoint, name, rows, field, row, dtype)
     actions = rows["actions"]
-    if envs.action.discrete and not bool(((actions >= 0) & (actions < envs.action.dim)).all()):
-        raise unfit(checkpoint.path, f"{name}: actions must be below {envs.action.dim}")
+    if shape.discrete and not bool(((actions >= 0) & (actions < shape.action_dim)).all()):
+        raise unfit(checkpoint.path, f"{name}: actions must be below {shape.action_dim}")
 
 
 def check_priorities(checkpoint: Checkpoint, stored: Mapping[str, Tensor], seeds: int, size: int) -> None:

@@ -18,6 +18,7 @@ from rl_training.experiment.checkpoint_writing import remove_leftovers, remove_o
 from rl_training.experiment.checkpointing import Checkpoint, DamagedCheckpoint
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.files import replace_file
+from rl_training.runtime.agents import Agent
 from rl_training.runtime.run_state import check_envs, check_metrics, check_priorities, check_rows, load_learner
 
 SEGMENT_NAME = re.compile(r"replay_(\d{12,18})_(\d{12,18})\.safetensors")
@@ -36,34 +37,35 @@ class Saver:
         self._rotation: Future[None] | None = None
 
     def save(
-        self, step: int, state: dict[str, Any], learner: Learner, envs: SeededEnvs, replay: ReplayBuffer
+        self, step: int, state: dict[str, Any], agent: Agent, envs: SeededEnvs | None, replay: ReplayBuffer | None
     ) -> Checkpoint | None:
-        """None if the disk refused; the checkpoints before it are untouched."""
+        """None if the disk refused; the checkpoints before it are untouched. Offline there is nothing but the agent."""
         self.finish_rotation()
-        linked, start = self._segments_still_held(replay)
-        snapshot = envs.snapshot()
-        tensors: dict[str, Any] = {
-            "learner": learner.state_dict(),
-            "envs": {
+        tensors: dict[str, Any] = {"learner": agent.learner.state_dict()}
+        full = {
+            "episodes": [0] * (len(self.config.seed_list) * self.config.num_envs),
+            "unlogged": [],
+            "added": 0,
+            **state,
+            "config": self.config.to_dict(),
+            "observation_space": space_to_dict(agent.observation.space),
+            "action_space": space_to_dict(agent.action.space),
+        }
+        linked: tuple[str, ...] = ()
+        if envs is not None and replay is not None:
+            linked, start = self._segments_still_held(replay)
+            snapshot = envs.snapshot()
+            tensors["envs"] = {
                 "obs": torch.from_numpy(snapshot["obs"]),
                 **{f"actions_{row}": torch.from_numpy(log) for row, log in enumerate(snapshot["actions"])},
                 **{f"state_{row}": torch.from_numpy(state) for row, state in enumerate(snapshot["states"])},
-            },
-        }
-        if replay.added > start:
-            tensors[f"replay_{start:012d}_{replay.added:012d}"] = replay.read(start, replay.added)
-        if replay.priorities is not None:  # any of them may have changed: written whole, 8 bytes a transition
-            rows = replay.places(replay.oldest(), replay.added)
-            tensors["priorities"] = replay.priorities.state(rows)
-        full = {
-            **state,
-            "episodes": snapshot["episodes"],
-            "unlogged": snapshot["unlogged"],
-            "added": replay.added,
-            "config": self.config.to_dict(),
-            "observation_space": space_to_dict(envs.observation.space),
-            "action_space": space_to_dict(envs.action.space),
-        }
+            }
+            if replay.added > start:
+                tensors[f"replay_{start:012d}_{replay.added:012d}"] = replay.read(start, replay.added)
+            if replay.priorities is not None:  # any of them may have changed: written whole, 8 bytes a transition
+                rows = replay.places(replay.oldest(), replay.added)
+                tensors["priorities"] = replay.priorities.state(rows)
+            full |= {name: snapshot[name] for name in ("episodes", "unlogged")} | {"added": replay.added}
         try:
             self.newest = save_checkpoint(self.root, step, full, tensors, self.newest, linked, pool=self._pool)
         except OSError as error:
@@ -134,16 +136,18 @@ def segment_rows(name: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs, replay: ReplayBuffer) -> bool:
+def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs | None, replay: ReplayBuffer | None) -> bool:
     """Put everything back. False if an environment could not be brought to the same state."""
     load_learner(checkpoint, learner)
+    if envs is None or replay is None:
+        return True
     added = int(checkpoint.state["added"])
     oldest = added - min(added, replay.capacity)
     reached = oldest
     for name in checkpoint.names("replay_"):
         start, stop = segment_rows(name)
         rows = checkpoint.tensors(name)
-        check_rows(checkpoint, name, rows, stop - start, envs, replay)
+        check_rows(checkpoint, name, rows, replay.segment_layout(stop - start, rows), envs.shape)
         skip = max(oldest - start, 0)
         if skip < stop - start:
             replay.write(start, rows, skip)

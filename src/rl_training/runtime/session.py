@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -24,7 +23,8 @@ from rl_training.experiment.runs import RunRecord
 from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.episodes import EpisodeStatistics
-from rl_training.runtime.evaluate import Evaluation, Guard, evaluate
+from rl_training.runtime.evaluate import Evaluation, Guard, evaluate, evaluation_summary
+from rl_training.runtime.nonfinite import seeds_gone_bad
 from rl_training.runtime.saving import BestAgents, Saver
 from rl_training.runtime.signals import StopSignals
 
@@ -46,8 +46,10 @@ class Session:
         record: RunRecord,
         saver: Saver,
         *,
-        envs: SeededEnvs,
-        replay: ReplayBuffer,
+        envs: SeededEnvs | None = None,
+        replay: ReplayBuffer | None = None,
+        about: dict[str, Any] | None = None,
+        has_environment: bool = True,
         callbacks: Sequence[Callback] = (),
         signals: StopSignals | None = None,
         guard: Guard = nullcontext,
@@ -58,6 +60,9 @@ class Session:
         self.learner, self.settings, self.seeds = agent.learner, agent.learner.settings, agent.learner.seeds
         self.record, self.saver, self.callbacks = record, saver, tuple(callbacks)
         self.envs, self.replay = envs, replay
+        self.about = about or {}  # more for the checkpoints' state, such as the digest of the data set
+        self.has_environment = has_environment
+        self.evaluates = has_environment and config.eval_episodes > 0
         self.signals, self.guard = signals or StopSignals(), guard
         self.total = config.total_timesteps
         self.step, self.previous_step, self.since_training = 0, 0, 0
@@ -81,6 +86,7 @@ class Session:
         self._log_every = Every(config.log_interval)
         self._evaluate_every = Every(config.eval_interval or max(self.total // 10, 1))
         self._checkpoint_every = Every(config.checkpoint_interval)
+        self._due = (self._log_every, self._evaluate_every, self._checkpoint_every)
         self._fps_mark = (self.step, time.monotonic())
 
     # --- what the loop asks ----------------------------------------------------------------------------------------
@@ -100,6 +106,16 @@ class Session:
         self.previous_step = self.step
         self.step += envs.num_envs
 
+    def count_updates(self, count: int) -> None:
+        """Offline, a step is an update."""
+        self.previous_step = self.step
+        self.step += count
+
+    def updates_until(self, interval: int) -> int:
+        """How many updates may follow at once: up to a multiple of `interval`, or the next thing that is due."""
+        intervals = [interval, *(every.interval for every in self._due)]
+        return min(self.total - self.step, *(length - self.step % length for length in intervals))
+
     def updates_owed(self, transitions: int) -> int:
         """A constant update-to-data ratio whatever `num_envs` is: the remainder is carried over."""
         if self.step <= self.settings.learning_starts:
@@ -111,7 +127,7 @@ class Session:
     def after_step(self) -> None:
         if self._log_every.passed(self.previous_step, self.step):
             self.log()
-        if self.config.eval_episodes and self._evaluate_every.passed(self.previous_step, self.step):
+        if self.evaluates and self._evaluate_every.passed(self.previous_step, self.step):
             self.evaluate()
         if self._checkpoint_every.passed(self.previous_step, self.step) and self.step < self.total:
             self.checkpoint()
@@ -158,19 +174,12 @@ class Session:
 
     def check_finite(self) -> None:
         """A seed whose update produced NaN is marked with that update; the others go on."""
-        first_bad = self.learner.engine.first_bad.tolist() if self.gradient_steps else []
-        for index, (seed, update) in enumerate(zip(self.seeds, first_bad, strict=False)):
-            if update >= 0 and str(seed) not in self.failed:
-                names, found = self.learner.engine.at_failure(index)
-                bad = ", ".join(names)
-                self.failed[str(seed)] = {
-                    "update": update,
-                    "step": self.step,
-                    "reason": f"{bad} became NaN or infinite",
-                    "metrics": {name: v if math.isfinite(v) else str(v) for name, v in found.items()},  # for JSON
-                }
-                self.display.note(f"seed {seed} failed: {bad} became NaN or infinite at update {update}")
-                self.record.update(failed_seeds=self.failed)
+        found = seeds_gone_bad(self.learner, self.failed, self.step)
+        for seed, entry in found.items():
+            self.display.note(f"seed {seed} failed: {entry['reason']} at update {entry['update']}")
+        if found:
+            self.failed.update(found)
+            self.record.update(failed_seeds=self.failed)
         if len(self.failed) == len(self.seeds):
             first = min(self.failed.values(), key=lambda entry: int(entry["update"]))
             raise TrainingFailure(
@@ -207,16 +216,7 @@ class Session:
             return {}
         by_seed = zip(self.seeds, self.last_evaluation, strict=True)
         healthy = [one for seed, one in by_seed if str(seed) not in self.failed] or self.last_evaluation
-        means = [one.mean for one in healthy]
-        returns = [value for one in healthy for value in one.returns]
-        best = [value for value in self.best if value is not None]
-        return {
-            "eval_return_mean": float(np.mean(means)),
-            "eval_return_std": float(np.std(returns)),
-            "eval_episodes": len(returns),
-            "eval_return_means": means,
-            "best_eval_return_mean": float(np.mean(best)) if best else None,
-        }
+        return evaluation_summary(self.config.env_id, healthy, [value for value in self.best if value is not None])
 
     # --- checkpoints -------------------------------------------------------------------------------------------------
     def checkpoint(self) -> None:
@@ -224,8 +224,8 @@ class Session:
         self.best_agents.write()
         for log in (self.metrics_log, self.evaluations_log):
             log.sync()  # a checkpoint counts on the rows before it
-        checkpoint = self.saver.save(self.step, self.state(), self.learner, self.envs, self.replay)
-        if not self.envs.can_return and self.record.values["resume"] == "exact":
+        checkpoint = self.saver.save(self.step, self.state(), self.agent, self.envs, self.replay)
+        if self.envs is not None and not self.envs.can_return and self.record.values["resume"] == "exact":
             self.record.update(resume="inexact", resume_note=TOO_LONG)
             self.display.note(f"resume: inexact ({TOO_LONG})")
         if checkpoint is not None:
@@ -233,6 +233,7 @@ class Session:
 
     def state(self) -> dict[str, Any]:
         return {
+            **self.about,
             "step": self.step,
             "since_training": self.since_training,
             "horizon": self.horizon,
@@ -271,7 +272,7 @@ class Session:
         finished = self.step >= self.total
         if finished and self.gradient_steps:
             self.check_finite()
-        if finished and self.config.eval_episodes and self.last_evaluation_step != self.step:
+        if finished and self.evaluates and self.last_evaluation_step != self.step:
             self.evaluate()
         if self.saver.newest is None or self.saver.newest.step != self.step:
             self.checkpoint()

@@ -9,6 +9,7 @@ import torch
 
 from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.core.checks import UserError
+from rl_training.core.machine import free_memory, gibibytes
 from rl_training.core.types import EnvShape
 from rl_training.data.frame_replay import bytes_needed, replay_class
 from rl_training.data.priorities import priority_bytes
@@ -50,26 +51,16 @@ def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvSha
     if needed > 0.9 * free:
         fits = int(capacity * 0.9 * free / needed)
         raise UserError(
-            f"buffer_capacity {capacity} for {seeds} seed{'s' * (seeds > 1)} needs {needed / 2**30:.1f} GiB, "
-            f"{free / 2**30:.1f} GiB are free; at most {fits} fit"
+            f"buffer_capacity {capacity} for {seeds} seed{'s' * (seeds > 1)} needs {gibibytes(needed)}, "
+            f"{gibibytes(free)} are free; at most {fits} fit"
         )
 
 
-def free_memory() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 1 << 62
-
-
 def disk_note(
-    run_dir: Path, keep: int, learner: Learner, replay: ReplayBuffer, resumed: Checkpoint | None
+    run_dir: Path, keep: int, learner: Learner, replay: ReplayBuffer | None, resumed: Checkpoint | None
 ) -> str | None:
     """A line for the user if the disk clearly cannot hold the run's checkpoints; they share one replay."""
-    rows = replay.nbytes
+    rows = replay.nbytes if replay is not None else 0
     networks = sum(tensor.nbytes for tensor in learner.state_dict().values())
     there = sum(entry["bytes"] for entry in resumed.files.values()) if resumed is not None else 0
     needed, free = rows + (keep + 1) * networks - there, shutil.disk_usage(run_dir).free

@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
-
 from rl_training.algorithms.base import Learner, OffPolicySettings
+from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError
-from rl_training.core.fields import parse
 from rl_training.core.types import TrainResult
+from rl_training.data.offline_dataset import ResidentData
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvFactory, EnvSource
 from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
@@ -23,14 +22,15 @@ from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.files import DISK_ERRORS, remove_temporaries, replace_file, to_json
 from rl_training.experiment.logging import finite
-from rl_training.experiment.runs import CAN_BE_ASKED, RunLock, RunRecord, create_run_dir, versions
+from rl_training.experiment.runs import CAN_BE_ASKED, RunLock, RunRecord, create_run_dir
 from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.choices import Choices, choose, choose_device
+from rl_training.runtime.choices import Choices, choose
 from rl_training.runtime.closing import write_video_and_report
-from rl_training.runtime.fitting import check_fit, check_same_spaces, parse_settings
+from rl_training.runtime.fitting import check_data_memory, check_fit, check_same_spaces, parse_settings
+from rl_training.runtime.notices import NOT_REPLAYABLE, recorded_choices, starting_notices
 from rl_training.runtime.off_policy import run_off_policy
-from rl_training.runtime.run_state import unfit
+from rl_training.runtime.offline import OfflineData, prepare_offline, run_offline
 from rl_training.runtime.saving import Saver, restore
 from rl_training.runtime.session import Session, TrainingFailure
 from rl_training.runtime.signals import StopSignals
@@ -84,23 +84,27 @@ def train(
 ) -> TrainResult:
     cls, settings = parse_settings(config)
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
-    conformance = check_environment(source)
-    check_fit(cls, conformance.shape, config.env_id, settings)
-    choices = choose(config, settings, conformance.shape)
-    check_memory(config, settings, conformance.shape, choices.device)
+    offline = prepare_offline(settings, source) if isinstance(settings, OfflineSettings) else None
+    conformance = check_environment(source) if offline is None else None
+    shape = offline.shape if offline is not None else conformance.shape  # type: ignore[union-attr]
+    check_fit(cls, shape, config.env_id, settings)
+    choices = choose(config, settings, shape)
+    if offline is None:
+        check_memory(config, settings, shape, choices.device)
+    else:
+        check_data_memory(offline.dataset, choices.device)
     run_dir = create_run_dir(config, run_suffix)
     lock = RunLock(run_dir)
     lock.acquire()
     try:
         record = RunRecord.create(run_dir, config, choices.to_dict())
-        if not conformance.replays_exactly:
+        if conformance is not None and not conformance.replays_exactly:
             record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
-        return _execute(config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress)
+        return _execute(
+            config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress, offline=offline
+        )
     finally:
         lock.release()
-
-
-NOT_REPLAYABLE = "the environment does not repeat itself for the same seed and actions, so a resumed run will differ"
 
 
 def resume(
@@ -116,11 +120,14 @@ def resume(
     """Go on from a checkpoint (None: from the start) in `run_dir`, which holds the run's record and logs."""
     cls, settings = parse_settings(config)
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
+    offline = prepare_offline(settings, source) if isinstance(settings, OfflineSettings) else None
+    if offline is not None and checkpoint is not None:
+        offline.check_unchanged(checkpoint)
     lock = RunLock(run_dir)
     lock.acquire()
     try:
         record = RunRecord.read(run_dir)
-        choices, changed = _recorded_choices(record)
+        choices, changed = recorded_choices(record)
         remove_leftovers(run_dir / "checkpoints")
         for directory in (run_dir, run_dir / "agents"):
             remove_temporaries(directory)
@@ -128,26 +135,10 @@ def resume(
         record.update(status="running", ended=None, asked={name: getattr(config, name) for name in CAN_BE_ASKED})
         return _execute(
             config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress,
-            resumed=checkpoint, notes=[*notes, *changed],
+            resumed=checkpoint, notes=[*notes, *changed], offline=offline,
         )  # fmt: skip
     finally:
         lock.release()
-
-
-def _recorded_choices(record: RunRecord) -> tuple[Choices, list[str]]:
-    """The choices of the run that goes on, and what stands in the way of the same bits."""
-    try:
-        choices = parse(Choices, record.values["engine"])
-        if choices.device.startswith("cuda") and not torch.cuda.is_available():
-            choices = dataclasses.replace(choices, device="cpu")
-        choose_device(choices.device)
-    except UserError as error:
-        raise unfit(record.path, error) from error
-    before, now = record.values.get("versions"), versions()
-    before = {**(before if isinstance(before, dict) else {}), "device": record.values["engine"]["device"]}
-    changed = [f"{name} {before.get(name)} -> {value}" for name, value in {**now, "device": choices.device}.items()
-               if before.get(name) != value]  # fmt: skip
-    return choices, [f"resume will not be bit-identical: {', '.join(changed)}"] if changed else []
 
 
 def _execute(
@@ -162,27 +153,41 @@ def _execute(
     show_progress: bool,
     resumed: Checkpoint | None = None,
     notes: Sequence[str] = (),
+    offline: OfflineData | None = None,
 ) -> TrainResult:
     device = choices.apply()
     session: Session | None = None
-    envs = SeededEnvs(source, config.seed_list, config.num_envs, workers=choices.workers, timeout=config.env_timeout)
+    envs, replay = None, None
+    if offline is None:
+        envs = SeededEnvs(
+            source, config.seed_list, config.num_envs, workers=choices.workers, timeout=config.env_timeout
+        )
+    home = offline or envs
+    assert home is not None
     try:
         if resumed is not None:
-            check_same_spaces(resumed, envs)
-            check_memory(config, settings, envs.shape, choices.device)
-        learner = cls.create(envs.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
-        replay = make_replay(config, settings, envs.shape, device)
-        agent = Agent(config, learner, envs.observation, envs.action)
+            check_same_spaces(resumed, home.observation, home.action)
+        if resumed is not None and offline is None:
+            check_memory(config, settings, home.shape, choices.device)
+        learner = cls.create(home.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
+        if envs is not None:
+            replay = make_replay(config, settings, envs.shape, device)
+        agent = Agent(config, learner, home.observation, home.action)
         room = disk_note(run_dir, config.keep_checkpoints, learner, replay, resumed)
-        notices = [*notes, *_notices(config, settings, choices, record, envs), *([room] if room else [])]
+        notices = [
+            *notes,
+            *(offline.notices if offline else ()),
+            *starting_notices(config, settings, choices, record, envs),
+            *([room] if room else ()),
+        ]
 
         def guard(watched: SeededEnvs) -> Watchdog:
             return Watchdog(watched, lambda hang: _report_hang(hang, run_dir, record))
 
-        with StopSignals() as signals, guard(envs):
-            if resumed is None:
+        with StopSignals() as signals, guard(envs) if envs is not None else nullcontext():
+            if resumed is None and envs is not None:
                 envs.reset_all()
-            elif not restore(resumed, learner, envs, replay):
+            elif resumed is not None and not restore(resumed, learner, envs, replay):
                 record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
                 notices.append(f"resume: inexact ({NOT_REPLAYABLE}); the open episodes start afresh")
             if resumed is not None:
@@ -191,11 +196,16 @@ def _execute(
             session = Session(
                 config, agent, source, run_dir, record, saver, envs=envs, replay=replay, callbacks=callbacks,
                 signals=signals, guard=guard, show_progress=show_progress, resumed=resumed,
+                about=offline.about if offline else None, has_environment=offline is None or offline.has_environment,
             )  # fmt: skip
             for notice in notices:
                 session.display.note(notice)
             session.start()
-            run_off_policy(session, envs, replay)
+            if offline is not None:
+                record.update(**offline.about)
+                run_offline(session, ResidentData(offline.dataset, device))
+            elif envs is not None and replay is not None:
+                run_off_policy(session, envs, replay)
             session.end()
     except EnvironmentFailure as failure:
         raise TrainingFailure(_report_failure(failure, run_dir, record)) from failure
@@ -212,7 +222,8 @@ def _execute(
     finally:
         if session is not None:
             session.close()
-        envs.close()
+        if envs is not None:
+            envs.close()
     return _conclude(session, signals)
 
 
@@ -224,23 +235,6 @@ def _report_failure(failure: EnvironmentFailure, run_dir: Path, record: RunRecor
 
 def _report_hang(failure: EnvironmentFailure, run_dir: Path, record: RunRecord) -> None:
     print(f"error: {_report_failure(failure, run_dir, record)}", file=sys.stderr, flush=True)
-
-
-def _notices(
-    config: TrainConfig, settings: OffPolicySettings, choices: Choices, record: RunRecord, envs: SeededEnvs
-) -> list[str]:
-    """What the user should know before the run starts."""
-    notices = [choices.note] if choices.note else []
-    if envs.note and config.workers:
-        notices.append(envs.note)
-    if record.values["resume"] == "inexact":
-        notices.append(f"resume: inexact ({record.values['resume_note']})")
-    if settings.learning_starts >= config.total_timesteps:
-        notices.append(
-            f"learning_starts ({settings.learning_starts}) is not below total_timesteps "
-            f"({config.total_timesteps}): nothing will be learned"
-        )
-    return notices
 
 
 def _note(session: Session | None, text: str) -> None:

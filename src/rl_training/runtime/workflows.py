@@ -25,7 +25,7 @@ from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.choices import choose
 from rl_training.runtime.closing import record_video
 from rl_training.runtime.evaluate import FRESH_EPISODES, evaluate
-from rl_training.runtime.fitting import parse_settings
+from rl_training.runtime.fitting import check_agent, parse_settings
 
 
 def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvFactory | None = None) -> EnvSource:
@@ -42,9 +42,7 @@ def evaluate_agent(
     agent: Agent, source: EnvSource, num_episodes: int, first_episode: int = FRESH_EPISODES
 ) -> dict[str, Any]:
     require(num_episodes >= 1, "num_episodes", f">= 1, got {num_episodes}")
-    conformance = check_environment(source)
-    if conformance.shape != agent.shape:
-        raise UserError(f"the agent was trained on {agent.shape}, {source.env_id} has {conformance.shape}")
+    check_agent(agent.shape, source)
     seeds = agent.learner.seeds
     results = evaluate(agent.learner, source, seeds, num_episodes, first_episode)
     returns = [value for one in results for value in one.returns]

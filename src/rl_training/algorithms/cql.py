@@ -1,0 +1,131 @@
+"""CQL: Kumar et al., "Conservative Q-Learning for Offline Reinforcement Learning", 2020: SAC with a penalty on the
+values of actions that the data does not have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rl_training.algorithms.base import Batch, Groups, Metrics, Noise, NoiseSpec, Phase
+from rl_training.algorithms.losses import ensemble_squared_error, td_target
+from rl_training.algorithms.offline import OfflineSettings
+from rl_training.algorithms.sac import SAC, SACSettings, sac_loss
+from rl_training.core.fields import above, at_least, setting
+
+LARGEST_MULTIPLIER = 1e6
+
+
+@dataclass(frozen=True)
+class CQLSettings(OfflineSettings, SACSettings):
+    # Defaults: the authors' code for locomotion as CORL runs it (cql_alpha 10, no Lagrange, 3 layers, slow actor).
+    # AntMaze: cql_alpha 5, lagrange_threshold 5, max_backup. Adroit: cql_alpha 1, actor_learning_rate 1e-4.
+    hidden_sizes: tuple[int, ...] = setting((256, 256, 256))
+    actor_learning_rate: float | None = setting(
+        3e-5, above(0)
+    )  # of the actor and the temperature; null: as the critics
+    cql_alpha: float = setting(10.0, above(0))
+    num_cql_samples: int = setting(10, at_least(1))  # actions of each of three kinds
+    cql_temperature: float = setting(1.0, above(0))
+    lagrange_threshold: float | None = setting(None, above(0))  # given: the penalty's weight is tuned to keep this gap
+    bc_updates: int = setting(0, at_least(0))  # at first the actor is cloned from the data
+    backup_entropy: bool = False  # true: SAC's own target; false: the authors', without the entropy
+    max_backup: bool = False  # the best of `num_cql_samples` next actions, for each critic, instead of one
+
+
+def conservative_gap(samples: Tensor, data: Tensor, temperature: float) -> Tensor:
+    """(members, samples, batch) values less their log-densities, against (members, batch): a number for each member."""
+    return (temperature * (samples / temperature).logsumexp(1) - data).mean(-1)
+
+
+def cql_loss(values: Mapping[str, Any]) -> Metrics:
+    """`sac_loss`, and from `cql_penalty_q1, cql_penalty_q2, cql_alpha` the penalty on the critics."""
+    gaps = [torch.as_tensor(values[name]).float().mean() for name in ("cql_penalty_q1", "cql_penalty_q2")]
+    penalty = values["cql_alpha"] * (gaps[0] + gaps[1])
+    losses = sac_loss(dict(values))
+    return {**losses, "critic_loss": losses["critic_loss"] + penalty, "cql_penalty": penalty}
+
+
+class CQL(SAC):
+    name = "cql"
+    title = "Conservative Q-learning"
+    settings_type = CQLSettings
+
+    def scalars(self) -> dict[str, dict[str, float]]:
+        tuned = self.settings.lagrange_threshold is not None
+        return {**super().scalars(), **({"multiplier": {"log": 0.0}} if tuned else {})}
+
+    def phases(self) -> tuple[Phase, ...]:
+        critic, policy = super().phases()
+        if self.settings.lagrange_threshold is None:
+            return critic, policy
+        return Phase(("critic", "multiplier"), critic.loss), policy
+
+    def set_progress(self, progress: float) -> None:
+        super().set_progress(progress)
+        own = self.settings.actor_learning_rate
+        if own is not None:
+            critic, policy = self.engine.rate_values
+            self.engine.set_rates([critic, policy * own / self.settings.learning_rate])
+
+    def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
+        many = (self.settings.num_cql_samples, batch_size, self.action_dim)
+        drawn = {"uniform": "uniform", "current_actions": "normal", "next_actions": "normal"}
+        more = {"backup_actions": "normal"} if self.settings.max_backup else {}
+        return super().noise(batch_size) | {name: NoiseSpec(kind, many) for name, kind in {**drawn, **more}.items()}
+
+    def critic_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
+        target = td_target(batch, self.settings.gamma, self.next_state_value(groups, batch, noise))
+        values = self.networks["critic"](groups["critic"], batch["obs"], batch["actions"])
+        td_loss = ensemble_squared_error(values, target)
+        gaps = conservative_gap(self.sampled_values(groups, batch, noise), values, self.settings.cql_temperature)
+        penalty = self.settings.cql_alpha * gaps
+        metrics = {"target_q_mean": target.mean(), "cql_penalty": penalty.sum(), "data_q_mean": values.mean()}
+        if self.settings.lagrange_threshold is None:
+            loss = td_loss + penalty.sum()
+            return loss, {"critic_loss": loss, **metrics}
+        excess = penalty - self.settings.lagrange_threshold
+        multiplier = groups["multiplier"]["log"].exp().clamp(max=LARGEST_MULTIPLIER)
+        loss = td_loss + (multiplier.detach() * excess).sum()
+        tuning = -(multiplier * excess.detach()).mean()
+        return loss + tuning, {"critic_loss": loss, **metrics, "cql_multiplier": multiplier}
+
+    def next_state_value(self, groups: Groups, batch: Batch, noise: Noise) -> Tensor:
+        actor, critic = self.networks["actor"], self.networks["critic"]
+        if self.settings.max_backup:  # for each critic its best action, and only then the smaller critic
+            actions, _ = actor(groups["actor"], batch["next_obs"], noise["backup_actions"])
+            return self.values_of(groups["target"], batch["next_obs"], actions).amax(1).amin(0)
+        action, logprob = actor(groups["actor"], batch["next_obs"], noise["next_action"])
+        value: Tensor = critic(groups["target"], batch["next_obs"], action).amin(0)
+        return value - groups["temperature"]["log_alpha"].exp() * logprob if self.settings.backup_entropy else value
+
+    def sampled_values(self, groups: Groups, batch: Batch, noise: Noise) -> Tensor:
+        """(members, 3 * samples, batch): Q less the log-density of how each action was drawn, all at this state."""
+        uniform = 2 * noise["uniform"] - 1
+        current, current_logprob = self.networks["actor"](groups["actor"], batch["obs"], noise["current_actions"])
+        following, following_logprob = self.networks["actor"](groups["actor"], batch["next_obs"], noise["next_actions"])
+        uniform_logprob = torch.full_like(current_logprob, -self.action_dim * math.log(2))
+        actions = torch.cat([uniform, current, following]).detach()
+        logprobs = torch.cat([uniform_logprob, current_logprob, following_logprob]).detach()
+        return self.values_of(groups["critic"], batch["obs"], actions) - logprobs
+
+    def values_of(self, params: Any, obs: Tensor, actions: Tensor) -> Tensor:
+        """(members, samples, batch) for (samples, batch, action)."""
+        samples, batch = actions.shape[:2]
+        rows = obs.expand(samples, *obs.shape).reshape(samples * batch, -1)
+        values: Tensor = self.networks["critic"](params, rows, actions.reshape(samples * batch, -1))
+        return values.unflatten(1, (samples, batch))  # type: ignore[no-any-return]
+
+    def policy_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
+        loss, metrics = super().policy_loss(groups, batch, noise)
+        if not self.settings.bc_updates:
+            return loss, metrics
+        _, recorded = self.networks["actor"](groups["actor"], batch["obs"], None, batch["actions"])
+        cloning = metrics["entropy_term"] - recorded.mean()
+        early = self.engine.count_tensor <= self.settings.bc_updates
+        chosen = torch.where(early, cloning, metrics["actor_loss"])
+        return loss - metrics["actor_loss"] + chosen, {**metrics, "actor_loss": chosen}

@@ -1,0 +1,36 @@
+"""What every offline algorithm's settings share: where the data comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rl_training.algorithms.base import OffPolicySettings
+from rl_training.core.checks import require
+from rl_training.core.fields import above, at_least, one_of, setting
+
+
+@dataclass(frozen=True)
+class OfflineSettings(OffPolicySettings):
+    learning_starts: int = setting(0, at_least(0))  # there is nothing to wait for
+    dataset_kind: str = setting("random", one_of("random", "policy", "file"))
+    dataset_size: int = setting(10_000, at_least(2))  # transitions that a recipe makes
+    dataset_seed: int = setting(0, at_least(0))
+    dataset_path: Path | None = None  # for `file`: npz, HDF5, a Minari set, or a run (its replay)
+    dataset_agent: Path | None = None  # for `policy`: who plays
+    dataset_noise: float = setting(0.0, at_least(0))  # for `policy`: see `rl-training data record --noise`
+    # return_range: 1000 / (the largest return of a trajectory - the smallest), as IQL's authors do for locomotion
+    reward_scale: float | Literal["return_range"] = setting(1.0, above(0))
+    reward_shift: float = setting(0.0)  # added after scaling; AntMaze: -1
+    drop_nonfinite: bool = False  # leave out rows with NaN or infinity
+    clip_actions: bool = False  # actions outside the environment's bounds are clipped
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.dataset_seed < 2**31, "dataset_seed", f"< 2**31, got {self.dataset_seed}")
+        require(not self.normalize_observations, "normalize_observations", "false for offline algorithms")
+        for kind, name in (("file", "dataset_path"), ("policy", "dataset_agent")):
+            given = getattr(self, name) is not None
+            require(given or self.dataset_kind != kind, name, f"given when dataset_kind is {kind}")
+            require(not given or self.dataset_kind == kind, "dataset_kind", f"{kind} when {name} is given")

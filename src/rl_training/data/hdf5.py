@@ -1,0 +1,130 @@
+"""Reading HDF5 files whose author is not trusted.
+
+A file may refer to other files, name filters that libraries on this machine would be loaded for, or declare sizes that
+it does not have. So a dataset is looked at before it is read: plain numbers, stored in this file, known filters.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_training.core.checks import UserError, one_line, shown
+from rl_training.core.machine import gibibytes
+from rl_training.data.storage import Array, blocks, layout_bytes
+
+# deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's own lzf: others would be looked for as plugins.
+KNOWN_FILTERS = {1, 2, 3, 4, 5, 6, 32000}
+# The best that deflate can do is 1:1032. Whatever declares more was never written.
+LARGEST_RATIO = 1100
+SMALL = 1 << 20  # bytes that any dataset may declare
+LARGEST_CHUNK = 1 << 30
+
+
+def h5py_module() -> Any:
+    try:
+        import h5py
+    except ImportError as error:
+        raise UserError("HDF5 and Minari data sets need h5py: pip install 'rl-training[offline]'") from error
+    return h5py
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[Any]:
+    """The file, read-only. Whatever goes wrong in it is one line."""
+    h5py = h5py_module()
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UserError(f"{path}: not a regular file")
+        with h5py.File(path, "r", locking=False) as file:
+            yield file
+    except UserError:
+        raise
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file") from error
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError, UnicodeError, AttributeError) as error:
+        raise UserError(f"{path}: not a usable HDF5 file ({one_line(error) or type(error).__name__})") from error
+
+
+def member(group: Any, name: str, where: str) -> Any:
+    """What a group holds under a name, if it is really there: links to elsewhere are not followed."""
+    h5py = h5py_module()
+    link = group.get(name, getlink=True)
+    if link is None:
+        raise UserError(f"{where}: has no {shown(name)}")
+    if not isinstance(link, h5py.HardLink):
+        kind = "an external link" if isinstance(link, h5py.ExternalLink) else "a link"
+        raise UserError(f"{where}: {shown(name)} is {kind}, which is not followed")
+    return group[name]
+
+
+def dataset(group: Any, name: str, where: str) -> Any:
+    """A dataset of plain numbers that the file itself holds, or a refusal."""
+    h5py = h5py_module()
+    found = member(group, name, where)
+    where = f"{where}: {shown(name)}"
+    if isinstance(found, h5py.Group):
+        raise UserError(f"{where} is a group, one array is expected (Dict and Tuple spaces are not supported)")
+    if not isinstance(found, h5py.Dataset) or found.shape is None:
+        raise UserError(f"{where} is not an array")
+    dtype = found.dtype
+    if dtype.hasobject:
+        raise UserError(f"{where} has elements of variable length or Python objects, which are never loaded")
+    if dtype.kind not in "fiub" or dtype.itemsize > 8 or dtype.shape:
+        raise UserError(f"{where} has elements of type {shown(str(dtype))}, numbers of at most 64 bits are expected")
+    if found.is_virtual or found.external:
+        raise UserError(f"{where} is stored in other files, which are not read")
+    plist = found.id.get_create_plist()
+    filters = {plist.get_filter(number)[0] for number in range(plist.get_nfilters())}
+    if filters - KNOWN_FILTERS:
+        raise UserError(f"{where} is compressed with filter {min(filters - KNOWN_FILTERS)}, which is not supported")
+    declared, stored = layout_bytes({name: (found.shape, dtype)}), int(found.id.get_storage_size())
+    if declared > SMALL + LARGEST_RATIO * stored:
+        raise UserError(f"{where} declares {gibibytes(declared)} (shape {found.shape}) and holds {stored} bytes")
+    if found.chunks and layout_bytes({name: (found.chunks, dtype)}) > LARGEST_CHUNK:
+        raise UserError(f"{where} is stored in chunks of shape {found.chunks}, which are too large")
+    return found
+
+
+def fill(source: Any, out: Array, first: int = 0) -> None:
+    """Rows `first` onwards of a dataset, piece by piece, in the machine's own byte order."""
+    if not out.size:
+        return
+    for rows in blocks(out):
+        selection = np.s_[first + rows.start : first + rows.stop]
+        source.read_direct(out, selection, np.s_[rows.start : rows.stop])
+
+
+class Hdf5Reader:
+    """The arrays at the root of a file, as in D4RL: what they are (`layout`), and their values (`read`)."""
+
+    def __init__(self, path: Path, file: Any, names: tuple[str, ...]) -> None:
+        self.path, self.file = path, file
+        present = [name for name in names if name in _names(file)]
+        self._datasets = {name: dataset(file, name, str(path)) for name in present}
+        self.layout = {name: (found.shape, found.dtype.newbyteorder("=")) for name, found in self._datasets.items()}
+
+    def read(self, name: str, out: Array) -> None:
+        fill(self._datasets[name], out)
+
+
+def _names(group: Any) -> set[str]:
+    """The names in a group, links among them; `name in group` would follow those."""
+    return set(group.keys())
+
+
+@contextmanager
+def open_hdf5(path: Path, names: tuple[str, ...]) -> Iterator[Hdf5Reader]:
+    with open_file(path) as file:
+        yield Hdf5Reader(path, file, names)
+
+
+def write_hdf5(path: Path, arrays: Mapping[str, Array]) -> None:
+    with h5py_module().File(path, "w") as file:
+        for name, array in arrays.items():
+            file.create_dataset(name, data=array, compression="gzip", shuffle=True)

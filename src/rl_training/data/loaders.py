@@ -1,0 +1,231 @@
+"""One way in for every file format, and one way out.
+
+A file is looked at first: which arrays it has, of what shapes and types. Only what fits together is then read, into
+room that was counted beforehand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from rl_training.core.checks import UserError, did_you_mean, shown
+from rl_training.data.hdf5 import open_hdf5, write_hdf5
+from rl_training.data.minari import find_minari, open_minari, write_minari
+from rl_training.data.npz import open_npz, write_npz
+from rl_training.data.storage import MEMORY_SHARE, Array, Layout, allocate
+from rl_training.data.transitions import Transitions, broken, check_values, column, flags, successors, without
+from rl_training.experiment.files import make_directory, sync_directory
+
+# What each array may be called: D4RL's name first, which is also the one that is written.
+ALIASES = {
+    "obs": ("observations", "obs"),
+    "actions": ("actions",),
+    "rewards": ("rewards",),
+    "next_obs": ("next_observations", "next_obs"),
+    "terminated": ("terminals", "terminated", "terminations", "dones"),
+    "truncated": ("timeouts", "truncated", "truncations"),
+}
+ABOUT = "rl_training"  # an array of bytes: the environment and its spaces as JSON
+LONGEST_ABOUT = 1 << 24
+KEYS = (*(key for keys in ALIASES.values() for key in keys), ABOUT)
+SUFFIXES = {".npz": "npz", ".hdf5": "hdf5", ".h5": "hdf5"}
+FORMATS = ("npz", "hdf5", "minari")
+
+
+class Reader(Protocol):
+    """An open file: what its arrays are, and their values."""
+
+    @property
+    def layout(self) -> Layout: ...
+
+    def read(self, name: str, out: Array) -> None: ...
+
+
+def load_transitions(
+    path: str | Path, *, drop_nonfinite: bool = False, memory_share: float = MEMORY_SHARE
+) -> Transitions:
+    """A data set from an npz or HDF5 file or a local Minari data set, checked. Nothing in it is executed."""
+    where, about, notes = str(path), dict[str, Any](), tuple[str, ...]()
+    with open_reader(path) as reader:
+        arrays, present = _read(reader, where, memory_share)
+        if hasattr(reader, "about"):
+            about, notes = reader.about(), reader.notes
+        elif ABOUT in reader.layout:
+            about = _read_about(reader, where)
+    return check_values(_assemble(arrays, present, where, about, notes), where, drop_nonfinite)
+
+
+def open_reader(path: str | Path) -> AbstractContextManager[Any]:
+    folder = find_minari(path)
+    if folder is not None:
+        return open_minari(folder)
+    place = Path(path)
+    if not place.exists():
+        raise UserError(f"{path}: no such data set{_nearby(place)}")
+    if place.is_dir():
+        raise UserError(f"{path}: is a directory, and not a Minari data set (no data/metadata.json)")
+    if place.suffix not in SUFFIXES:
+        raise UserError(f"{path}: a data set must be {', '.join(SUFFIXES)} or a Minari folder, got {place.suffix!r}")
+    if not place.is_file():
+        raise UserError(f"{path}: not a regular file")
+    return open_npz(place) if SUFFIXES[place.suffix] == "npz" else open_hdf5(place, KEYS)
+
+
+def _nearby(place: Path) -> str:
+    if not place.parent.is_dir():
+        return ""
+    names = [path.name for path in place.parent.iterdir() if path.suffix in SUFFIXES or path.is_dir()]
+    return did_you_mean(place.name, names)
+
+
+def _read(reader: Reader, where: str, memory_share: float) -> tuple[dict[str, Array], set[str]]:
+    """The arrays by field, and which of them the file has: room for `next_obs` is there in any case."""
+    layout = reader.layout
+    found = {field: next((key for key in keys if key in layout), None) for field, keys in ALIASES.items()}
+    missing = [ALIASES[field][0] for field in ("obs", "actions", "rewards") if found[field] is None]
+    if missing:
+        raise UserError(f"{where}: has no {', '.join(missing)}; it has {', '.join(sorted(layout)) or 'no arrays'}")
+    if found["terminated"] is None and found["truncated"] is None:
+        raise UserError(f"{where}: has neither terminals nor timeouts, so it does not tell where an episode ends")
+    if found["next_obs"] is None and found["truncated"] is None:
+        raise UserError(
+            f"{where}: has neither next_observations nor timeouts, so what follows at a time limit is unknown"
+        )
+    keys = {field: key for field, key in found.items() if key is not None}
+    _check_shapes({key: layout[key] for key in keys.values()}, layout[keys["obs"]], keys, where)
+    wanted = {field: layout[key] for field, key in keys.items()}
+    wanted.setdefault("next_obs", layout[keys["obs"]])
+    arrays = allocate(wanted, where, memory_share)
+    for field, key in keys.items():
+        reader.read(key, arrays[field])
+    return arrays, set(keys)
+
+
+def _check_shapes(layout: Layout, obs: Any, keys: Mapping[str, str], where: str) -> None:
+    for key, (shape, dtype) in layout.items():
+        if not shape:
+            raise UserError(f"{where}: {key} must be an array with a row for each transition, got a single {dtype}")
+    lengths = {key: shape[0] for key, (shape, _) in layout.items()}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"{key} {length}" for key, length in lengths.items())
+        raise UserError(f"{where}: all arrays must have the same length, got {said}")
+    if "next_obs" in keys and layout[keys["next_obs"]] != obs:
+        (mine, my_type), (other, other_type) = obs, layout[keys["next_obs"]]
+        raise UserError(
+            f"{where}: {keys['obs']} is {my_type} {mine}, {keys['next_obs']} is {other_type} {other}: "
+            "they must be of one shape and type"
+        )
+    shape, dtype = layout[keys["actions"]]
+    if (
+        dtype.kind not in "fiu"
+        or (dtype.kind != "f" and shape[1:] not in ((), (1,)))
+        or len(shape) > 2
+        or 0 in shape[1:]
+    ):
+        raise UserError(
+            f"{where}: actions must be numbers of shape (rows, n) or choices of shape (rows,), got {dtype} {shape}"
+        )
+    if obs[1].kind == "b" or 0 in obs[0][1:]:
+        raise UserError(f"{where}: {keys['obs']} must be numbers, got {obs[1]} {obs[0]}")
+
+
+def _assemble(
+    arrays: dict[str, Array], present: set[str], where: str, about: Mapping[str, Any], notes: tuple[str, ...]
+) -> Transitions:
+    """Flags as booleans, every end of a trajectory marked, and a true successor in every row."""
+    obs, next_obs, actions = arrays["obs"], arrays["next_obs"], arrays["actions"]
+    rows = len(obs)
+    ends: dict[str, Any] = {
+        field: flags(arrays[field], ALIASES[field][0], where) if field in present else np.zeros(rows, np.bool_)
+        for field in ("terminated", "truncated")
+    }
+    if actions.dtype.kind != "f":
+        actions = column(actions, "actions", where)
+    elif actions.ndim == 1:
+        actions = actions.reshape(-1, 1)
+    if "truncated" not in present:  # a trajectory went on elsewhere than in the next row
+        ends["truncated"] = broken(obs, next_obs) & ~ends["terminated"]
+    lost = None if "next_obs" in present else successors(obs, next_obs, **ends)
+    ends["truncated"][-1:] |= ~ends["terminated"][-1:]  # the end of the recording is an end
+    rewards = column(arrays["rewards"], "rewards", where)
+    transitions = Transitions(obs, actions, rewards, next_obs, **ends, **about, notes=notes)
+    if lost is not None and lost.any():
+        return without(transitions, lost, "the file does not have their next observations")
+    return transitions
+
+
+def _read_about(reader: Reader, where: str) -> dict[str, Any]:
+    shape, dtype = reader.layout[ABOUT]
+    if len(shape) != 1 or dtype != np.uint8 or shape[0] > LONGEST_ABOUT:
+        raise UserError(f"{where}: {ABOUT} must be bytes, got {dtype} {shape}")
+    data = np.zeros(shape, dtype)
+    reader.read(ABOUT, data)
+    try:
+        values = json.loads(data.tobytes())
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: {ABOUT} is not valid JSON") from error
+    names = {"env_id": str, "observation_space": dict, "action_space": dict}
+    if not isinstance(values, dict) or any(not isinstance(values.get(n), (k, type(None))) for n, k in names.items()):
+        raise UserError(f"{where}: {ABOUT} must tell env_id, observation_space and action_space, got {shown(values)}")
+    return {name: values.get(name) for name in names}
+
+
+def choose_format(path: Path, name: str | None = None) -> str:
+    """The format to write: asked for by name, or by the suffix; a folder is Minari's."""
+    if name is not None and name not in FORMATS:
+        raise UserError(f"format must be one of {', '.join(FORMATS)}, got {shown(name)}{did_you_mean(name, FORMATS)}")
+    by_suffix = SUFFIXES.get(path.suffix, "minari" if not path.suffix else None)
+    if by_suffix is None and name is None:
+        raise UserError(f"{path}: must end in {', '.join(SUFFIXES)}, or in nothing for a Minari folder")
+    if name is not None and by_suffix not in (name, None):
+        raise UserError(f"{path}: does not have the suffix of {name}")
+    return name or str(by_suffix)
+
+
+def save_transitions(transitions: Transitions, path: str | Path, format: str | None = None) -> Path:
+    """Written under another name and renamed: the data set is there whole, or not at all. Nothing is overwritten."""
+    path = Path(path)
+    chosen = choose_format(path, format)
+    if path.exists() or path.is_symlink():
+        raise UserError(f"{path}: already exists")
+    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    try:
+        make_directory(path.parent)
+        if chosen == "minari":
+            write_minari(temporary, transitions, str(path))
+        else:
+            write = write_npz if chosen == "npz" else write_hdf5
+            write(temporary, {**_by_file_name(transitions), ABOUT: _about_bytes(transitions)})
+        _sync(temporary)
+        temporary.rename(path)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        shutil.rmtree(temporary) if temporary.is_dir() else temporary.unlink(missing_ok=True)
+    return path
+
+
+def _by_file_name(transitions: Transitions) -> dict[str, Array]:
+    return {ALIASES[field][0]: array for field, array in transitions.arrays().items()}
+
+
+def _about_bytes(transitions: Transitions) -> Array:
+    names = ("env_id", "observation_space", "action_space")
+    return np.frombuffer(json.dumps({name: getattr(transitions, name) for name in names}).encode(), np.uint8)
+
+
+def _sync(path: Path) -> None:
+    """A file, or every file of a folder, on the disk."""
+    for file in path.rglob("*") if path.is_dir() else (path,):
+        if file.is_file():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())

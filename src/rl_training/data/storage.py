@@ -1,0 +1,71 @@
+"""Room for a data set's arrays: in memory, or in an unnamed file on the disk when they are too large for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rl_training.core.checks import UserError
+from rl_training.core.machine import free_memory, gibibytes
+
+Array = NDArray[Any]
+Layout = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
+MEMORY_SHARE = 0.5  # of the free memory; a data set beyond that is mapped from the disk
+BLOCK_BYTES = 1 << 24  # what is looked at or read at a time
+
+
+def layout_bytes(layout: Layout) -> int:
+    return sum(dtype.itemsize * _product(shape) for shape, dtype in layout.values())
+
+
+def allocate(layout: Layout, where: str, memory_share: float = MEMORY_SHARE) -> dict[str, Array]:
+    """An array for each entry. Refused before anything is made if neither memory nor disk has the room."""
+    needed, free = layout_bytes(layout), free_memory()
+    if needed <= memory_share * free:
+        return {name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()}
+    folder = _folder()
+    on_disk = shutil.disk_usage(folder).free
+    if needed > 0.9 * on_disk:
+        room = f"{gibibytes(int(memory_share * free))} of memory and {gibibytes(on_disk)} on disk are there for it"
+        raise UserError(f"{where}: needs {gibibytes(needed)}; {room}")
+    return {name: _mapped(folder, shape, dtype) for name, (shape, dtype) in layout.items()}
+
+
+def _folder() -> Path:
+    # Not the system's temporary folder: that is often in memory itself.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rl_training"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        return cache
+    except OSError:
+        return Path(tempfile.gettempdir())
+
+
+def _mapped(folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    if not _product(shape):
+        return np.zeros(shape, dtype)
+    with tempfile.TemporaryFile(dir=folder) as file:  # without a name: it goes when the array does, or the process
+        file.truncate(dtype.itemsize * _product(shape))
+        return np.memmap(file, dtype, "r+", shape=shape)
+
+
+def blocks(array: Array) -> Iterator[slice]:
+    """Slices of rows that fit into a small piece of memory each."""
+    row = max(array.dtype.itemsize * _product(array.shape[1:]), 1)
+    step = max(BLOCK_BYTES // row, 1)
+    for start in range(0, len(array), step):
+        yield slice(start, min(start + step, len(array)))
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    size = 1  # Python's integers do not overflow; numpy's would, and a file may declare any shape
+    for length in shape:
+        size *= length
+    return size

@@ -1,0 +1,164 @@
+"""Transitions as files hold them: the environment's own units and dtypes, terminal states and other ends apart.
+
+Everything a data set is checked for on its own is here; whether it fits an environment or a model is asked elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rl_training.core.checks import UserError
+from rl_training.data.storage import Array, blocks
+
+FIELDS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """Rows in the order they happened. `truncated` marks every end of a trajectory that is not a terminal state."""
+
+    obs: Array
+    actions: Array
+    rewards: Array
+    next_obs: Array
+    terminated: Array
+    truncated: Array
+    env_id: str | None = None
+    observation_space: dict[str, Any] | None = None
+    action_space: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    @property
+    def discrete(self) -> bool:
+        return self.actions.ndim == 1
+
+    def arrays(self) -> dict[str, Array]:
+        return {name: getattr(self, name) for name in FIELDS}
+
+    def stops(self) -> Array:
+        """The last row of every trajectory."""
+        ends = self.terminated | self.truncated
+        ends[-1] = True
+        return np.flatnonzero(ends)
+
+    def sha256(self) -> str:
+        """Of the content: the same transitions have the same digest in every file format."""
+        digest = hashlib.sha256()
+        for name, array in self.arrays().items():
+            little = array.dtype.newbyteorder("<")
+            digest.update(f"{name} {little.str} {array.shape}\n".encode())
+            for rows in blocks(array):
+                digest.update(np.ascontiguousarray(array[rows], little).data)
+        return digest.hexdigest()
+
+
+def successors(obs: Array, next_obs: Array, terminated: Array, truncated: Array) -> Array:
+    """Fill `next_obs` from the rows that follow; returns the rows whose successor nobody recorded."""
+    next_obs[:-1] = obs[1:]
+    next_obs[-1:] = obs[-1:]
+    # Behind a terminal state the value is not looked at; another episode's observation does not belong there.
+    next_obs[terminated] = obs[terminated]
+    lost = truncated & ~terminated
+    lost[-1:] |= ~terminated[-1:]
+    return np.asarray(lost)
+
+
+def broken(obs: Array, next_obs: Array) -> Array:
+    """Rows whose next observation is not the observation of the next row; the last row is not one of them."""
+    answer = np.zeros(len(obs), np.bool_)
+    for rows in blocks(obs[:-1]):
+        differs = next_obs[rows] != obs[rows.start + 1 : rows.stop + 1]
+        answer[rows] = differs.reshape(len(differs), -1).any(1)
+    return answer
+
+
+def without(transitions: Transitions, rows: Array, why: str) -> Transitions:
+    """The same without some rows. A trajectory that loses one in the middle ends before it."""
+    ends = transitions.terminated | transitions.truncated
+    truncated = transitions.truncated.copy()
+    truncated[:-1] |= rows[1:] & ~ends[:-1]
+    keep = ~rows
+    kept = {name: array[keep] for name, array in {**transitions.arrays(), "truncated": truncated}.items()}
+    return replace(transitions, **kept, notes=(*transitions.notes, f"{int(rows.sum())} transitions left out: {why}"))
+
+
+def check_values(
+    transitions: Transitions, where: str, drop_nonfinite: bool = False, from_file: bool = True
+) -> Transitions:
+    """Refuse what nothing can be learned from, or say how to mend it. What was just played needs no suspicion."""
+    bad = np.zeros(len(transitions), np.bool_)
+    for name in ("obs", "actions", "rewards", "next_obs"):
+        wrong = nonfinite_rows(getattr(transitions, name))
+        if wrong.any() and not drop_nonfinite:
+            count, first = int(wrong.sum()), int(np.argmax(wrong))
+            raise UserError(
+                f"{where}: NaN or infinity in {name}: {count} of {len(wrong)} rows, the first is row {first}; "
+                "leave them out with --drop-nonfinite (drop_nonfinite: true)"
+            )
+        bad |= wrong
+    if bad.any():
+        transitions = without(transitions, bad, "NaN or infinity")
+    if len(transitions) < 2:
+        some = "only 1 transition" if len(transitions) else "no transitions"
+        raise UserError(f"{where}: has {some}, at least 2 are needed")
+    if not from_file:
+        return transitions
+    if transitions.terminated.all():
+        raise UserError(
+            f"{where}: all {len(transitions)} transitions are terminal, so none has a future to learn; "
+            "a time limit or the end of the recording belongs into timeouts"
+        )
+    return replace(transitions, notes=(*transitions.notes, *_suspicions(transitions)))
+
+
+def nonfinite_rows(array: Array) -> Array:
+    answer = np.zeros(len(array), np.bool_)
+    if array.dtype.kind != "f":
+        return answer
+    for rows in blocks(array):
+        finite = np.isfinite(array[rows])
+        answer[rows] = ~finite.reshape(len(finite), -1).all(1)
+    return answer
+
+
+def _suspicions(transitions: Transitions) -> list[str]:
+    """What may be right and often is not."""
+    terminated, truncated = transitions.terminated, transitions.truncated
+    found = []
+    both = int((terminated & truncated).sum())
+    if both and both == truncated.sum():
+        found.append(f"all {both} time limits are marked terminal as well: they count as terminal states")
+    lengths = np.diff(transitions.stops(), prepend=-1)
+    if terminated.sum() >= 3 and not truncated.any() and len(set(lengths[:-1].tolist())) == 1 and lengths[0] > 1:
+        found.append(
+            f"every trajectory ends in a terminal state after {lengths[0]} steps: if that is a time limit, it belongs "
+            "into timeouts"
+        )
+    breaks = broken(transitions.obs, transitions.next_obs) & ~(terminated | truncated)
+    if breaks.any():
+        found.append(
+            f"in {int(breaks.sum())} rows the next observation is not that of the next row, and no end is marked there"
+        )
+    return found
+
+
+def column(array: Array, name: str, where: str) -> Array:
+    """One number a row, also when it is stored as (rows, 1)."""
+    if array.ndim > 2 or array.shape[1:] not in ((), (1,)):
+        raise UserError(f"{where}: {name} must be one number a row, got shape {array.shape}")
+    return array.reshape(-1)
+
+
+def flags(array: Array, name: str, where: str) -> Array:
+    array = column(array, name, where)
+    if array.dtype.kind != "b" and not np.isin(array, (0, 1)).all():
+        row = int(np.argmax(~np.isin(array, (0, 1))))
+        raise UserError(f"{where}: {name} must be 0 or 1, got {array[row]} in row {row}")
+    return array.astype(np.bool_)

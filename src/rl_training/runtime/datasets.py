@@ -1,0 +1,91 @@
+"""From a path to transitions, and from transitions to what a learner takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from rl_training.core.checks import UserError
+from rl_training.data.loaders import load_transitions
+from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.data.storage import MEMORY_SHARE, Array, blocks
+from rl_training.data.transitions import Transitions
+from rl_training.envs.spaces import ActionCodec, ObservationCodec
+from rl_training.runtime.replay_data import is_run, load_replay
+
+ROUNDING = 1e-5  # of the library's [-1, 1]: what an action may be outside its bounds for having been stored as float32
+
+
+def load_data(path: str | Path, *, drop_nonfinite: bool = False, memory_share: float = MEMORY_SHARE) -> Transitions:
+    """Any data set: npz, HDF5, a local Minari set (path or id), or the replay of a run or checkpoint."""
+    if is_run(Path(path)):
+        return load_replay(Path(path))
+    return load_transitions(path, drop_nonfinite=drop_nonfinite, memory_share=memory_share)
+
+
+def training_data(
+    transitions: Transitions,
+    observation: ObservationCodec,
+    action: ActionCodec,
+    where: str,
+    clip_actions: bool = False,
+) -> TransitionDataset:
+    """The transitions in the library's units, after a check that they are of these spaces."""
+    _check_observations(transitions, observation, where)
+    actions = _discrete_actions if action.discrete else _continuous_actions
+    return TransitionDataset(
+        obs=observation.encode_rows(transitions.obs),
+        actions=actions(transitions, action, where, clip_actions),
+        rewards=transitions.rewards,
+        next_obs=observation.encode_rows(transitions.next_obs),
+        dones=transitions.terminated,
+        truncations=transitions.truncated,
+    )
+
+
+def _check_observations(transitions: Transitions, observation: ObservationCodec, where: str) -> None:
+    space, obs = observation.space, transitions.obs
+    if obs.shape[1:] != space.shape:
+        raise UserError(f"{where}: observations are of shape {obs.shape[1:]}, the environment's are {space.shape}")
+    if observation.is_image and obs.dtype != np.uint8:
+        raise UserError(f"{where}: images must be uint8, got {obs.dtype}")
+    if observation.one_hot:
+        for array in (obs, transitions.next_obs):
+            low = int(space.start)  # type: ignore[attr-defined]
+            wrong = (array < low) | (array >= low + observation.one_hot) | (array != np.floor(array))
+            _refuse(wrong, array, f"{where}: observations must be in {space}")
+
+
+def _discrete_actions(transitions: Transitions, action: ActionCodec, where: str, clip_actions: bool) -> Array:
+    actions = transitions.actions
+    if actions.dtype.kind == "f":
+        raise UserError(f"{where}: actions are {actions.dtype} {actions.shape}, the environment has {action.space}")
+    _refuse(
+        (actions < action.start) | (actions >= action.start + action.dim),
+        actions,
+        f"{where}: actions must be in {action.space}",
+    )
+    return action.from_env(actions.astype(np.int64))
+
+
+def _continuous_actions(transitions: Transitions, action: ActionCodec, where: str, clip_actions: bool) -> Array:
+    actions = transitions.actions
+    if transitions.discrete or actions.shape[1] != action.dim:
+        raise UserError(f"{where}: actions are {actions.dtype} {actions.shape}, the environment has {action.space}")
+    scaled = np.empty(actions.shape, np.float32)
+    for rows in blocks(actions):
+        scaled[rows] = action.from_env(actions[rows])
+    outside = np.asarray((np.abs(scaled) > 1 + ROUNDING).any(1))
+    if not clip_actions:
+        hint = "; clip them with --clip-actions (clip_actions: true)"
+        _refuse(outside, actions, f"{where}: actions must be in {action.space}", hint)
+    return np.clip(scaled, -1, 1, out=scaled)
+
+
+def _refuse(wrong: Array, values: Array, message: str, hint: str = "") -> None:
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        found = np.array2string(np.asarray(values[row]), precision=4, separator=", ", threshold=8)
+        found = " ".join(found.split())
+        raise UserError(f"{message}: {int(wrong.sum())} of {len(wrong)} rows are not, row {row} is {found}{hint}")

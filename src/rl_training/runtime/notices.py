@@ -1,0 +1,51 @@
+"""What a user should know before a run starts or goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from rl_training.algorithms.base import OffPolicySettings
+from rl_training.core.checks import UserError
+from rl_training.core.fields import parse
+from rl_training.envs.vector import SeededEnvs
+from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.runs import RunRecord, versions
+from rl_training.runtime.choices import Choices, choose_device
+from rl_training.runtime.run_state import unfit
+
+NOT_REPLAYABLE = "the environment does not repeat itself for the same seed and actions, so a resumed run will differ"
+
+
+def recorded_choices(record: RunRecord) -> tuple[Choices, list[str]]:
+    """The choices of the run that goes on, and what stands in the way of the same bits."""
+    try:
+        choices = parse(Choices, record.values["engine"])
+        if choices.device.startswith("cuda") and not torch.cuda.is_available():
+            choices = dataclasses.replace(choices, device="cpu")
+        choose_device(choices.device)
+    except UserError as error:
+        raise unfit(record.path, error) from error
+    before, now = record.values.get("versions"), versions()
+    before = {**(before if isinstance(before, dict) else {}), "device": record.values["engine"]["device"]}
+    changed = [f"{name} {before.get(name)} -> {value}" for name, value in {**now, "device": choices.device}.items()
+               if before.get(name) != value]  # fmt: skip
+    return choices, [f"resume will not be bit-identical: {', '.join(changed)}"] if changed else []
+
+
+def starting_notices(
+    config: TrainConfig, settings: OffPolicySettings, choices: Choices, record: RunRecord, envs: SeededEnvs | None
+) -> list[str]:
+    """What the user should know before the run starts."""
+    notices = [choices.note] if choices.note else []
+    if envs is not None and envs.note and config.workers:
+        notices.append(envs.note)
+    if record.values["resume"] == "inexact":
+        notices.append(f"resume: inexact ({record.values['resume_note']})")
+    if settings.learning_starts >= config.total_timesteps:
+        notices.append(
+            f"learning_starts ({settings.learning_starts}) is not below total_timesteps "
+            f"({config.total_timesteps}): nothing will be learned"
+        )
+    return notices

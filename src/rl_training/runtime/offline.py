@@ -1,0 +1,139 @@
+"""Learning from a data set alone: what is prepared before, and the loop. No algorithm's name appears in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from rl_training.algorithms.offline import OfflineSettings
+from rl_training.core.checks import UserError
+from rl_training.core.types import EnvShape
+from rl_training.data.offline_dataset import ResidentData, TransitionDataset
+from rl_training.data.summary import trajectory_returns
+from rl_training.data.transitions import Transitions
+from rl_training.envs.conformance import check_environment
+from rl_training.envs.factory import EnvSource
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict
+from rl_training.experiment.checkpointing import Checkpoint
+from rl_training.runtime.agents import load_agent
+from rl_training.runtime.datasets import load_data, training_data
+from rl_training.runtime.recipes import record_policy, record_random
+from rl_training.runtime.session import Session
+
+RETURN_RANGE = 1000.0  # of scaled trajectories: an episode is at most a thousand steps of rewards around one
+SAME_RATE = 10  # updates between moves of a scheduled value; a fixed grid, whatever else falls due in between
+
+
+@dataclass(frozen=True)
+class OfflineData:
+    """A data set, the spaces it is of, and whether there is an environment to evaluate in."""
+
+    dataset: TransitionDataset
+    observation: ObservationCodec
+    action: ActionCodec
+    sha256: str
+    has_environment: bool
+    notices: tuple[str, ...]
+
+    @property
+    def shape(self) -> EnvShape:
+        return env_shape(self.observation, self.action)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"dataset": {"sha256": self.sha256, "transitions": len(self.dataset)}}
+
+    def check_unchanged(self, checkpoint: Checkpoint) -> None:
+        """A run goes on only with the data that it began with."""
+        before = checkpoint.state.get("dataset")
+        digest = before.get("sha256") if isinstance(before, dict) else None
+        if digest != self.sha256:
+            raise UserError(
+                f"{checkpoint.path}: the data set has changed since the checkpoint "
+                f"(sha256 {str(digest)[:16]} -> {self.sha256[:16]})"
+            )
+
+
+def prepare_offline(settings: OfflineSettings, source: EnvSource) -> OfflineData:
+    """Load or make the data set and check it against the environment, or, where there is none, against itself."""
+    notices: list[str] = []
+    has_environment = True
+    try:
+        check_environment(source)
+    except UserError as error:
+        if settings.dataset_kind != "file":
+            raise
+        has_environment = False
+        notices.append(f"no environment, so there are no evaluations: {error}")
+    transitions, where = _transitions(settings, source)
+    notices += [f"{where}: {note}" for note in transitions.notes]
+    if has_environment:
+        env = source.make()
+        try:
+            observation, action = ObservationCodec(env.observation_space), ActionCodec(env.action_space)
+        finally:
+            env.close()
+    else:
+        observation, action = own_spaces(transitions, where)
+    dataset = training_data(transitions, observation, action, where, settings.clip_actions)
+    dataset = dataset.with_reward_transform(scale=_reward_scale(settings, transitions), shift=settings.reward_shift)
+    return OfflineData(dataset, observation, action, transitions.sha256(), has_environment, tuple(notices))
+
+
+def _transitions(settings: OfflineSettings, source: EnvSource) -> tuple[Transitions, str]:
+    if settings.dataset_kind == "file":
+        assert settings.dataset_path is not None
+        path = settings.dataset_path
+        return load_data(path, drop_nonfinite=settings.drop_nonfinite), str(path)
+    size, seed = settings.dataset_size, settings.dataset_seed
+    if settings.dataset_kind == "random":
+        return record_random(source, size, seed), f"the recording of {source.env_id}"
+    assert settings.dataset_agent is not None
+    agent = load_agent(settings.dataset_agent)
+    return record_policy(agent, source, size, seed, settings.dataset_noise), f"the recording of {source.env_id}"
+
+
+def _reward_scale(settings: OfflineSettings, transitions: Transitions) -> float:
+    if settings.reward_scale != "return_range":
+        return settings.reward_scale
+    returns, _ = trajectory_returns(transitions)
+    spread = float(returns.max() - returns.min())
+    return RETURN_RANGE / spread if spread > 0 else 1.0
+
+
+def own_spaces(transitions: Transitions, where: str) -> tuple[ObservationCodec, ActionCodec]:
+    """As the data set tells them; else any observation, and actions in [-1, 1] or the choices that were seen."""
+    try:
+        if transitions.observation_space is not None and transitions.action_space is not None:
+            spaces = [space_from_dict(one) for one in (transitions.observation_space, transitions.action_space)]
+            return ObservationCodec(spaces[0]), ActionCodec(spaces[1])
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, AssertionError) as error:
+        raise UserError(f"{where}: its spaces cannot be used: {error}") from error
+    obs, actions = transitions.obs, transitions.actions
+    low, high = (0, 255) if obs.dtype == np.uint8 else (-np.inf, np.inf)
+    kind: Any = np.uint8 if obs.dtype == np.uint8 else np.float32
+    observation = gymnasium.spaces.Box(low, high, obs.shape[1:] or (1,), kind)
+    if transitions.discrete:
+        return ObservationCodec(observation), ActionCodec(gymnasium.spaces.Discrete(int(actions.max()) + 1))
+    return ObservationCodec(observation), ActionCodec(gymnasium.spaces.Box(-1.0, 1.0, actions.shape[1:], np.float32))
+
+
+def run_offline(session: Session, data: ResidentData) -> None:
+    learner = session.learner
+    captured = learner.device.type == "cuda"
+    while session.running():
+        count = session.updates_until(SAME_RATE)
+        learner.set_progress((session.step - session.step % SAME_RATE) / session.horizon)
+        # On the host one at a time: batches drawn together would depend on what else falls due in between.
+        for burst in _bursts(count, captured):
+            learner.train(data, burst, session.step + count)
+        session.count_updates(count)
+        session.after_step()
+
+
+def _bursts(count: int, captured: bool) -> Sequence[int]:
+    return [count] if captured else [1] * count

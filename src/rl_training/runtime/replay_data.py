@@ -1,0 +1,86 @@
+"""This library's own replay as a data set: from a run's checkpoint, or straight from a buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rl_training.data.replay_buffer import field_layout
+from rl_training.data.transitions import Transitions, check_values
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict, space_to_dict
+from rl_training.experiment.checkpointing import Checkpoint, DamagedCheckpoint
+from rl_training.experiment.config import config_from_dict
+from rl_training.runtime.agents import find_checkpoint
+from rl_training.runtime.run_state import check_rows, unfit
+from rl_training.runtime.saving import segment_rows
+
+
+def is_run(path: Path) -> bool:
+    """A run directory, or one of its checkpoints."""
+    return path.is_dir() and any((path / name).exists() for name in ("run.json", "manifest.json", "checkpoints"))
+
+
+def load_replay(path: Path) -> Transitions:
+    """Everything that is in the replay of a run's newest checkpoint, or of one checkpoint, of all its seeds."""
+    checkpoint, notes = find_checkpoint(path)
+    state = checkpoint.state
+    config = config_from_dict(state["config"], allow_module_env=True)
+    try:
+        observation = ObservationCodec(space_from_dict(state["observation_space"]))
+        action = ActionCodec(space_from_dict(state["action_space"]))
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        raise unfit(checkpoint.path, error) from error
+    rows = _segments(checkpoint, len(config.seed_list), config.num_envs, observation, action)
+    made = replay_transitions(rows, config.num_envs, observation, action, config.env_id, tuple(notes))
+    return check_values(made, str(path), from_file=False)
+
+
+def _segments(
+    checkpoint: Checkpoint, seeds: int, num_envs: int, observation: ObservationCodec, action: ActionCodec
+) -> dict[str, Tensor]:
+    names, parts, reached = checkpoint.names("replay_"), [], None
+    shape = env_shape(observation, action)
+    fields = field_layout(shape)
+    if not names:
+        raise unfit(checkpoint.path, "its replay is empty")
+    for name in names:
+        start, stop = segment_rows(name)
+        if (reached is not None and start != reached) or start % num_envs or stop % num_envs:
+            raise DamagedCheckpoint(f"{checkpoint.path.name} damaged (transitions are missing from its replay)")
+        parts.append(checkpoint.tensors(name))
+        layout = {key: ((seeds, stop - start, *row), getattr(torch, dtype)) for key, (row, dtype) in fields.items()}
+        check_rows(checkpoint, name, parts[-1], layout, shape)
+        reached = stop
+    return {name: torch.cat([part[name] for part in parts], 1) for name in parts[0]}
+
+
+def replay_transitions(
+    rows: Mapping[str, Tensor],
+    num_envs: int,
+    observation: ObservationCodec,
+    action: ActionCodec,
+    env_id: str,
+    notes: tuple[str, ...] = (),
+) -> Transitions:
+    """Rows (seeds, steps x environments, ...) as one environment's trajectory after the other, in its own units."""
+    seeds, count = rows["rewards"].shape
+    arrays = {}
+    for name, tensor in rows.items():
+        by_env = tensor.numpy().reshape(seeds, count // num_envs, num_envs, *tensor.shape[2:]).swapaxes(1, 2)
+        arrays[name] = np.ascontiguousarray(by_env).reshape(seeds * count, *tensor.shape[2:])
+    arrays["obs"], arrays["next_obs"] = map(observation.decode_rows, (arrays["obs"], arrays["next_obs"]))
+    arrays["actions"] = action.to_env(arrays["actions"])
+    # The episode that was open when the recording ended goes on in no other environment's rows.
+    last = np.arange(count // num_envs - 1, seeds * count, count // num_envs)
+    arrays["truncated"][last] |= ~arrays["terminated"][last]
+    return Transitions(
+        **arrays,
+        env_id=env_id,
+        observation_space=space_to_dict(observation.space),
+        action_space=space_to_dict(action.space),
+        notes=notes,
+    )

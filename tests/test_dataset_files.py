@@ -1,0 +1,334 @@
+"""Files of transitions: the same bits in every format, true successors at every boundary, clear refusals."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hostile_data import good_arrays, hdf5, minari, npz
+
+from rl_training.core.checks import UserError
+from rl_training.data import loaders, storage
+from rl_training.data.loaders import load_transitions, save_transitions
+from rl_training.data.transitions import FIELDS, Transitions
+
+SPACES = {
+    "observation_space": {"kind": "box", "shape": [3], "dtype": "float32", "low": ["-inf"], "high": ["inf"]},
+    "action_space": {"kind": "box", "shape": [2], "dtype": "float32", "low": ["-1.0", "-0.1"], "high": ["1.0", "0.1"]},
+}
+needs_h5py = pytest.mark.skipif(importlib.util.find_spec("h5py") is None, reason="h5py is an extra")
+SUFFIXES = [".npz", pytest.param(".hdf5", marks=needs_h5py), pytest.param("", marks=needs_h5py)]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch) -> None:
+    """Where arrays that are too large for memory go."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+def some_transitions(kind: str = "float32", rows: int = 40) -> Transitions:
+    """Trajectories of different lengths, with the odd values that a careless copy would lose."""
+    rng = np.random.default_rng(0)
+    terminated, truncated = rng.random(rows) < 0.1, rng.random(rows) < 0.1
+    truncated[-1] = not terminated[-1]
+    if kind == "images":
+        obs = rng.integers(0, 256, (rows + 1, 3, 4, 4), dtype=np.uint8)
+    elif kind == "states":
+        obs = rng.integers(0, 9, rows + 1)
+    else:
+        obs = rng.normal(size=(rows + 1, 3)).astype(kind)
+        obs[5, :2] = -0.0, np.finfo(kind).smallest_subnormal
+    next_obs = obs[1:].copy()
+    next_obs[terminated | truncated] = next_obs[terminated | truncated][::-1]  # not the next row's observation
+    actions = rng.integers(0, 3, rows) if kind == "states" else rng.normal(size=(rows, 2)).astype("float32")
+    rewards = rng.normal(size=rows).astype("float64" if kind == "float64" else "float32")
+    about: dict[str, Any] = {"env_id": "Hopper-v5", **SPACES} if kind == "float32" else {}
+    return Transitions(obs[:-1], actions, rewards, next_obs, terminated, truncated, **about)
+
+
+def same_bits(one: Transitions, other: Transitions) -> bool:
+    return all(
+        mine.dtype == theirs.dtype and mine.shape == theirs.shape and mine.tobytes() == theirs.tobytes()
+        for mine, theirs in zip(one.arrays().values(), other.arrays().values(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16", "images", "states"])
+def test_a_round_trip_keeps_every_bit(suffix: str, kind: str, tmp_path: Path) -> None:
+    before = some_transitions(kind)
+    path = save_transitions(before, tmp_path / f"new/data{suffix}")
+    after = load_transitions(path)
+    assert same_bits(before, after) and after.sha256() == before.sha256()
+    mapped = load_transitions(path, memory_share=0)
+    assert isinstance(mapped.obs, np.memmap) and same_bits(before, mapped)
+    assert after.env_id == before.env_id
+    if kind == "float32":
+        for name, space in SPACES.items():
+            found = getattr(after, name)
+            assert {**found, "low": set(found["low"]), "high": set(found["high"])} == {
+                **space,
+                "low": set(space["low"]),
+                "high": set(space["high"]),
+            }
+
+
+@needs_h5py
+def test_conversion_through_every_format_keeps_every_bit(tmp_path: Path) -> None:
+    before = some_transitions()
+    path = save_transitions(before, tmp_path / "a.npz")
+    for name in ("b.h5", "c", "d.npz", "e", "f.hdf5", "g.npz"):
+        path = save_transitions(load_transitions(path), tmp_path / name)
+    assert same_bits(before, load_transitions(path))
+
+
+def test_the_digest_is_of_every_bit(tmp_path: Path) -> None:
+    data = some_transitions()
+    digests = {data.sha256()}
+    for name in FIELDS:
+        changed = {**data.arrays(), name: data.arrays()[name].copy()}
+        changed[name].view(np.uint8).reshape(-1)[7] ^= 1
+        digests.add(Transitions(**changed).sha256())
+    swapped = {**data.arrays(), "obs": data.next_obs, "next_obs": data.obs}
+    assert len(digests | {Transitions(**swapped).sha256()}) == len(FIELDS) + 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"terminals": np.array([0, 0, 1, 0, 0, 0], np.float32), "timeouts": np.array([[0], [0], [0], [0], [0], [1]])},
+        {"rewards": np.arange(6, dtype=np.float32)[:, None]},
+        {"observations": None, "obs": good_arrays()["observations"]},
+        {"terminals": None, "terminations": good_arrays()["terminals"]},
+        {"terminals": None, "dones": good_arrays()["terminals"]},
+        {"timeouts": None, "truncations": good_arrays()["timeouts"]},
+        {"observations": np.asfortranarray(good_arrays()["observations"])},
+        {"observations": good_arrays()["observations"].astype(">f4")},
+        {"actions": np.asfortranarray(good_arrays()["actions"].astype(">f4"))},
+        {"actions": good_arrays()["actions"][:, 0]},
+    ],
+)
+def test_other_names_layouts_and_byte_orders_are_the_same_data(changes, tmp_path: Path) -> None:
+    digest = load_transitions(npz("plain.npz")(tmp_path)).sha256()
+    assert load_transitions(npz("other.npz", **changes)(tmp_path)).sha256() == digest
+
+
+def test_successors_stay_within_their_trajectory(tmp_path: Path) -> None:
+    """Three trajectories: a terminal state in row 2, a time limit in row 4, the end of the recording in row 7."""
+    arrays = {
+        "observations": np.arange(8.0)[:, None],
+        "actions": np.zeros((8, 1)),
+        "rewards": np.arange(8.0),
+        "terminals": np.array([0, 0, 1, 0, 0, 0, 0, 0]),
+        "timeouts": np.array([0, 0, 0, 0, 1, 0, 0, 0]),
+    }
+    np.savez(tmp_path / "data.npz", **arrays)
+    data = load_transitions(tmp_path / "data.npz")
+    # Rows 4 and 7 are left out: nobody recorded what came after them. The row before each is where its trajectory ends.
+    assert data.rewards.tolist() == [0, 1, 2, 3, 5, 6]
+    assert data.next_obs[:, 0].tolist() == [1, 2, 2, 4, 6, 7]  # of the terminal row, its own: it is never looked at
+    assert data.terminated.tolist() == [False, False, True, False, False, False]
+    assert data.truncated.tolist() == [False, False, False, True, False, True]
+    assert data.stops().tolist() == [2, 3, 5]
+    assert data.notes == ("2 transitions left out: the file does not have their next observations",)
+
+
+def test_without_timeouts_a_trajectory_ends_where_the_next_row_is_elsewhere(tmp_path: Path) -> None:
+    arrays = good_arrays(timeouts=None)
+    arrays["next_observations"][3] += 100  # row 4 does not go on from row 3
+    np.savez(tmp_path / "data.npz", **arrays)
+    data = load_transitions(tmp_path / "data.npz")
+    assert data.truncated.tolist() == [False, False, False, True, False, True]
+    np.savez(tmp_path / "marked.npz", **{**good_arrays(), "next_observations": arrays["next_observations"]})
+    (note,) = load_transitions(tmp_path / "marked.npz").notes  # here the file says where they end: it is believed
+    assert note == "in 1 rows the next observation is not that of the next row, and no end is marked there"
+
+
+@needs_h5py
+def test_minari_has_the_true_successor_at_every_end(tmp_path: Path, monkeypatch) -> None:
+    def change(file: Any, place: Path) -> None:
+        file["episode_1/observations"][3] = 77, 78  # what came after the time limit
+        file["episode_0/terminations"][2] = False  # the recording of this one stopped
+
+    minari(change)(tmp_path)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    data = load_transitions("set")  # by its id
+    assert data.next_obs.tolist() == [[2, 3], [4, 5], [6, 7], [8, 9], [10, 11], [77, 78]]
+    assert data.truncated.tolist() == [False, False, True, False, False, True] and not data.terminated.any()
+    assert data.notes == ("trajectories that end without a terminal state or a time limit, taken as cut off: 1",)
+
+
+@needs_h5py
+def test_minari_cannot_hold_trajectories_with_holes(tmp_path: Path) -> None:
+    arrays = good_arrays()
+    arrays["observations"][4] = 50
+    np.savez(tmp_path / "data.npz", **arrays)
+    with pytest.raises(UserError, match=r"set: row 4 does not go on where row 3 ended, .* convert it to npz or hdf5"):
+        save_transitions(load_transitions(tmp_path / "data.npz"), tmp_path / "set")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.npz"]
+
+
+def nan(name: str, *rows: int) -> dict[str, Any]:
+    array = good_arrays()[name].copy()
+    array[list(rows)] = np.nan
+    return {name: array}
+
+
+def test_rows_with_nan_are_left_out_on_request_and_end_the_trajectory(tmp_path: Path) -> None:
+    path = npz(**nan("rewards", 1), **nan("actions", 3))(tmp_path)
+    data = load_transitions(path, drop_nonfinite=True)
+    assert data.rewards.tolist() == [0, 2, 4, 5]
+    assert data.truncated.tolist() == [True, False, False, True] and data.terminated.tolist() == [
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert data.notes == ("2 transitions left out: NaN or infinity",)
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "NaN rewards": (npz(**nan("rewards", 1, 4)), "NaN or infinity in rewards: 2 of 6 rows, the first is row 1; "
+                    "leave them out with --drop-nonfinite (drop_nonfinite: true)"),
+    "NaN obs": (npz(**nan("observations", 2)), "NaN or infinity in obs: 1 of 6 rows, the first is row 2{text}"),
+    "NaN actions": (npz(**nan("actions", 0)), "NaN or infinity in actions: 1 of 6 rows, the first is row 0; {text}"),
+    "infinite": (npz(next_observations=np.full((6, 2), np.inf, np.float32)), "NaN or infinity in next_obs: 6 {text}"),
+    "ragged": (npz(actions=np.zeros((5, 1))), "all arrays must have the same length, got observations 6, actions 5, "
+               "rewards 6, next_observations 6, terminals 6, timeouts 6"),
+    "zero length": (npz(**{name: value[:0] for name, value in good_arrays().items()}), "has no transitions, at least 2 "
+                    "are needed"),
+    "one transition": (npz(**{name: value[:1] for name, value in good_arrays().items()}), "has only 1 transition, at "
+                       "least 2 are needed"),
+    "all terminal": (npz(terminals=np.ones(6)), "all 6 transitions are terminal, so none has a future {text}"),
+    "no rewards": (npz(rewards=None), "has no rewards; it has actions, next_observations, observations, {text}"),
+    "no ends": (npz(terminals=None, timeouts=None), "has neither terminals nor timeouts, {text}"),
+    "no successors": (npz(next_observations=None, timeouts=None), "has neither next_observations nor timeouts, {text}"),
+    "flags": (npz(terminals=np.array([0, 0, 2, 0, 0, 0])), "terminals must be 0 or 1, got 2 in row 2"),
+    "flag NaN": (npz(timeouts=np.array([0, np.nan, 0, 0, 0, 0])), "timeouts must be 0 or 1, got nan in row 1"),
+    "flag table": (npz(terminals=np.zeros((6, 2))), "terminals must be one number a row, got shape (6, 2)"),
+    "reward table": (npz(rewards=np.zeros((6, 2))), "rewards must be one number a row, got shape (6, 2)"),
+    "one number": (npz(rewards=np.float32(1)), "rewards must be an array with a row for each transition, got {text}"),
+    "other shape": (npz(next_observations=np.zeros((6, 3), np.float32)), "observations is float32 (6, 2), "
+                    "next_observations is float32 (6, 3): they must be of one shape and type"),
+    "other type": (npz(next_observations=np.zeros((6, 2))), "{text}next_observations is float64 (6, 2): {text}"),
+    "choices": (npz(actions=np.zeros((6, 2), np.int64)), "actions must be numbers of shape {text}"),
+    "true actions": (npz(actions=np.zeros((6, 1), np.bool_)), "actions must be numbers of shape {text}"),
+    "empty actions": (npz(actions=np.zeros((6, 0), np.float32)), "actions must be numbers of shape {text}"),
+    "complex": (npz(actions=np.zeros((6, 1), np.complex64)), "'actions' has elements of type '<c8', {text}"),
+    "about": (npz(rl_training=np.frombuffer(b"[1]", np.uint8)), "rl_training must tell env_id, {text}, got [1]"),
+    "about text": (npz(rl_training=np.frombuffer(b"{", np.uint8)), "rl_training is not valid JSON"),
+    "about numbers": (npz(rl_training=np.zeros(3)), "rl_training must be bytes, got float64 (3,)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    build, message = REFUSED[name]
+    path = build(tmp_path)
+    with pytest.raises(UserError) as refusal:
+        load_transitions(path)
+    pattern = re.escape(f"{path}: {message}").replace(r"\{text\}", ".*")
+    assert re.fullmatch(pattern, str(refusal.value)), refusal.value
+
+
+@needs_h5py
+@pytest.mark.parametrize(
+    ("change", "metadata", "message"),
+    [
+        (lambda file, place: file.pop("episode_0"), None, r"metadata.json: tells of 2 episodes, main_data.hdf5 has 1"),
+        (lambda file, place: [file.pop(name) for name in list(file)], None, "has no episodes"),
+        (lambda file, place: file["episode_1"].pop("rewards"), None, "episode_1: has no 'rewards'"),
+        (
+            lambda file, place: file["episode_1"].move("actions", "x")
+            or file["episode_1"].create_dataset("actions", data=np.zeros((2, 1), np.float32)),
+            None,
+            "episode_1: observations must be one more than the rest, got observations 4, actions 2, rewards 3",
+        ),
+        (lambda file, place: file["episode_0/terminations"].write_direct(np.array([1, 0, 0], bool)), None,
+         "an episode goes on after a terminal state"),
+        (None, lambda values: {**values, "data_format": "arrow"}, "in Minari's 'arrow' format, only hdf5 is supported"),
+    ],
+)  # fmt: skip
+def test_a_minari_set_that_is_not_whole_is_refused(change, metadata, message, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        load_transitions(minari(change, metadata)(tmp_path))
+
+
+def test_places_without_a_data_set(tmp_path: Path) -> None:
+    npz("pendulum.npz")(tmp_path)
+    for name, message in {
+        "pendulun.npz": r"pendulun.npz: no such data set; did you mean pendulum.npz\?",
+        ".": r"is a directory, and not a Minari data set \(no data/metadata.json\)",
+        "data.csv": "a data set must be .npz, .hdf5, .h5 or a Minari folder, got '.csv'",
+        "../../nothing": "no such data set",
+    }.items():
+        (tmp_path / "data.csv").touch()
+        with pytest.raises(UserError, match=message):
+            load_transitions(tmp_path / name)
+
+
+def test_suspicious_ends_are_told(tmp_path: Path) -> None:
+    ends = np.array([0, 1, 0, 1, 0, 1])
+    (note,) = load_transitions(npz(terminals=ends, timeouts=ends)(tmp_path)).notes
+    assert note == "all 3 time limits are marked terminal as well: they count as terminal states"
+    (note,) = load_transitions(npz(terminals=ends, timeouts=np.zeros(6))(tmp_path)).notes
+    assert note.startswith("every trajectory ends in a terminal state after 2 steps: if that is a time limit,")
+
+
+def test_what_does_not_fit_is_refused_before_it_is_read(tmp_path: Path, monkeypatch) -> None:
+    path = npz()(tmp_path)
+    monkeypatch.setattr(storage, "free_memory", lambda: 0)
+    monkeypatch.setattr(storage.shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(100, 0, 100))
+    monkeypatch.setattr(loaders.Transitions, "__init__", None)
+    with pytest.raises(
+        UserError, match=r"data.npz: needs 0.0 GiB; 0.0 GiB of memory and 0.0 GiB on disk are there for it"
+    ):
+        load_transitions(path)
+
+
+def test_without_h5py_one_line_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    (tmp_path / "data.hdf5").touch()
+    with pytest.raises(UserError, match=r"^HDF5 and Minari data sets need h5py: pip install 'rl-training\[offline\]'$"):
+        load_transitions(tmp_path / "data.hdf5")
+    with pytest.raises(UserError, match="need h5py"):
+        save_transitions(some_transitions(), tmp_path / "new.hdf5")
+    assert [path.name for path in tmp_path.iterdir()] == ["data.hdf5"]
+
+
+def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, monkeypatch) -> None:
+    data, path = some_transitions(), npz()(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(UserError, match=r"data.npz: already exists"):
+        save_transitions(data, path)
+    for name, message in {"new.txt": "must end in .npz, .hdf5, .h5, or in nothing for a Minari folder"}.items():
+        with pytest.raises(UserError, match=message):
+            save_transitions(data, tmp_path / name)
+    with pytest.raises(UserError, match=r"format must be one of npz, hdf5, minari, got 'hdf'; did you mean hdf5\?"):
+        save_transitions(data, tmp_path / "new", "hdf")
+    with pytest.raises(UserError, match=r"new.npz: does not have the suffix of hdf5"):
+        save_transitions(data, tmp_path / "new.npz", "hdf5")
+    monkeypatch.setattr(loaders, "_sync", lambda path: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(UserError, match=r"new.npz: cannot be written \(No space left on device\)"):
+        save_transitions(data, tmp_path / "new.npz")
+    assert [path.name for path in tmp_path.iterdir()] == ["data.npz"] and path.read_bytes() == before
+
+
+@needs_h5py
+def test_a_d4rl_file_with_its_extras_is_read(tmp_path: Path) -> None:
+    def extras(file: Any, place: Path) -> None:
+        import h5py
+
+        file["infos/qpos"] = np.zeros((6, 3))
+        file["metadata/algorithm"] = "SAC"
+        file["metadata/policy"] = h5py.SoftLink("/infos")  # not looked at
+
+    data = load_transitions(hdf5(extras, next_observations=None)(tmp_path))
+    assert len(data) == 5 and data.rewards.tolist() == [0, 1, 2, 3, 4]
+    assert data.notes == ("1 transitions left out: the file does not have their next observations",)

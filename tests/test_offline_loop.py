@@ -1,0 +1,193 @@
+"""The offline loop: steps are updates, the data set is part of the run, and an environment is only for evaluation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import hostile_data
+import numpy as np
+import pytest
+import torch
+from conftest import make_quick_config
+
+from rl_training.algorithms import catalogue
+from rl_training.algorithms.catalogue import DIRECT_ONLY
+from rl_training.algorithms.iql import IQLSettings
+from rl_training.cli.main import main
+from rl_training.core.checks import UserError
+from rl_training.data.loaders import save_transitions
+from rl_training.data.offline_dataset import ResidentData, TransitionDataset
+from rl_training.envs.factory import EnvSource
+from rl_training.experiment.checkpointing import load_checkpoint
+from rl_training.runtime.agents import load_agent
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.fitting import check_data_memory
+from rl_training.runtime.offline import prepare_offline
+from rl_training.runtime.recipes import record_random
+from rl_training.runtime.trainer import train
+from rl_training.runtime.workflows import resume_training
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch) -> None:
+    """As they will be once every contract holds for them."""
+    monkeypatch.setattr(catalogue, "ALGORITHMS", {**catalogue.ALGORITHMS, **DIRECT_ONLY})
+
+
+def config(tmp_path: Path, algo: str = "iql", algo_kwargs: dict[str, Any] | None = None, **changes: Any) -> Any:
+    settings = {"num_cql_samples": 2} if algo == "cql" else {}
+    values = {"total_timesteps": 47, "checkpoint_interval": 13, "log_interval": 7, "eval_episodes": 0, **changes}
+    return make_quick_config(algo, tmp_path, {**settings, **(algo_kwargs or {})}, **values)
+
+
+def learner_bits(result: Any) -> dict[str, bytes]:
+    tensors = load_checkpoint(result.checkpoint_path).tensors("learner.safetensors")
+    return {name: tensor.numpy().tobytes() for name, tensor in tensors.items() if not name.startswith("metric_")}
+
+
+def rows(run_dir: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+class StopAt(Callback):
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step(self, session: Any) -> bool:
+        return session.step < self.step
+
+
+@pytest.mark.parametrize("algo", DIRECT_ONLY)
+def test_a_run_from_a_recipe_trains_evaluates_and_exports(algo: str, tmp_path: Path) -> None:
+    result = train(config(tmp_path, algo, eval_episodes=1), show_progress=False)
+    assert result.metrics["global_step"] == result.metrics["gradient_steps"] == 47
+    assert np.isfinite(result.metrics["eval_return_mean"])
+    assert [row["step"] for row in rows(result.run_dir) if "train/actor_loss" in row] == [7, 14, 21, 28, 35, 42]
+    agent = load_agent(result.checkpoint_path)
+    assert agent.step == 47 and abs(agent.predict([1.0, 0.0, 0.0])[0]) <= 2
+    about = json.loads((result.run_dir / "run.json").read_text())["dataset"]
+    assert about["sha256"] == record_random(EnvSource("Pendulum-v1"), 64, seed=0).sha256()
+
+
+@pytest.mark.parametrize("algo", DIRECT_ONLY)
+@pytest.mark.parametrize("cut", [4, 13, 29])
+def test_a_cut_run_ends_with_the_same_bits(algo: str, cut: int, tmp_path: Path) -> None:
+    whole = train(config(tmp_path / "whole", algo), show_progress=False)
+    stopped = train(config(tmp_path / "cut", algo), callbacks=[StopAt(cut)], show_progress=False)
+    assert stopped.metrics["global_step"] < 47
+    resumed = resume_training(stopped.run_dir, show_progress=False)
+    assert learner_bits(resumed) == learner_bits(whole)
+    clock = {"time/fps", "time/time_elapsed"}
+    found = [
+        [{k: v for k, v in row.items() if k not in clock} for row in rows(one.run_dir)] for one in (whole, resumed)
+    ]
+    assert found[0] == found[1]
+
+
+def test_cadences_and_evaluations_do_not_change_what_is_learned(tmp_path: Path) -> None:
+    """The actor's rate falls along a cosine, on a grid of its own."""
+    plain = train(config(tmp_path / "a"), show_progress=False)
+    busy = train(config(tmp_path / "b", log_interval=3, checkpoint_interval=4, eval_episodes=1, eval_interval=11),
+                 show_progress=False)  # fmt: skip
+    assert learner_bits(plain) == learner_bits(busy)
+
+
+def test_seeds_together_are_each_alone(tmp_path: Path) -> None:
+    together = train(config(tmp_path / "all", seeds=(3, 8)), show_progress=False)
+    tensors = load_checkpoint(together.checkpoint_path).tensors("learner.safetensors")
+    for index, seed in enumerate((3, 8)):
+        alone = train(config(tmp_path / str(seed), seeds=(seed,)), show_progress=False)
+        for name, tensor in load_checkpoint(alone.checkpoint_path).tensors("learner.safetensors").items():
+            if name.startswith("params."):
+                assert torch.equal(tensor[0], tensors[name][index]), name
+
+
+def test_without_an_environment_it_trains_and_says_so(tmp_path: Path, capsys) -> None:
+    path = save_transitions(record_random(EnvSource("Pendulum-v1"), 80, seed=0), tmp_path / "data.npz")
+    settings = {"dataset_kind": "file", "dataset_path": str(path)}
+    result = train(config(tmp_path, algo_kwargs=settings, env_id="Elsewhere-v3", eval_episodes=2, video=True))
+    assert "eval_return_mean" not in result.metrics and result.metrics["gradient_steps"] == 47
+    said = capsys.readouterr().err
+    assert "no environment, so there are no evaluations: environment 'Elsewhere-v3'" in said and "no video" not in said
+    assert load_agent(result.checkpoint_path).action.space.high.tolist() == [2.0]  # as the data set tells
+    resumed = resume_training(result.run_dir, total_timesteps=60, show_progress=False)
+    assert resumed.metrics["global_step"] == 60
+
+
+def test_a_data_set_that_changed_is_not_resumed_with(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "data.npz"
+    save_transitions(record_random(EnvSource("Pendulum-v1"), 80, seed=0), path)
+    settings = {"dataset_kind": "file", "dataset_path": str(path)}
+    run_dir = train(config(tmp_path, algo_kwargs=settings), callbacks=[StopAt(20)], show_progress=False).run_dir
+    path.unlink()
+    save_transitions(record_random(EnvSource("Pendulum-v1"), 80, seed=1), path)
+    assert main(["resume", str(run_dir), "--quiet"]) == 2
+    assert "the data set has changed since the checkpoint (sha256 " in capsys.readouterr().err
+    path.unlink()
+    with pytest.raises(UserError, match=r"data.npz: no such data set"):
+        resume_training(run_dir, show_progress=False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes", "message"),
+    [
+        ({}, {"env_id": "Elsewhere-v3"}, "environment 'Elsewhere-v3'"),
+        ({}, {"env_id": "CartPole-v1"}, r"iql needs Box actions; CartPole-v1 has Discrete\(2\)"),
+        ({"dataset_kind": "file", "dataset_path": "no.npz"}, {}, "no.npz: no such data set"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_and_leaves_nothing(settings, changes, message, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        train(config(tmp_path / "runs", algo_kwargs=settings, **changes), show_progress=False)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_data_set_of_another_environment_is_refused(tmp_path: Path) -> None:
+    path = save_transitions(record_random(EnvSource("MountainCarContinuous-v0"), 80, seed=0), tmp_path / "data.npz")
+    with pytest.raises(UserError, match=r"observations are of shape \(2,\), the environment's are \(3,\)"):
+        train(config(tmp_path, algo_kwargs={"dataset_kind": "file", "dataset_path": str(path)}), show_progress=False)
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [("return_range", [number * 1000 / 3 for number in range(6)]), (2.0, [-1, 1, 3, 5, 7, 9])],
+)
+def test_rewards_are_scaled_by_the_range_of_returns(scale: Any, expected: list[float], tmp_path: Path) -> None:
+    """Two trajectories, 0 + 1 + 2 + 3 = 6 and 4 + 5 = 9: their range is 3. Else 2 r - 1."""
+    path = hostile_data.npz(rewards=np.float32([0, 1, 2, 3, 4, 5]), terminals=np.float32([0, 0, 0, 1, 0, 0]))(tmp_path)
+    shift = {"reward_shift": -1.0} if scale == 2.0 else {}
+    settings = IQLSettings(dataset_kind="file", dataset_path=path, reward_scale=scale, **shift)
+    data = prepare_offline(settings, EnvSource("Elsewhere-v3"))
+    assert data.dataset.rewards.tolist() == pytest.approx(expected)
+    assert not data.has_environment and data.shape.action_dim == 1
+
+
+def test_evaluations_have_d4rl_scores_where_there_is_a_reference(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco")
+    values = {"env_id": "Hopper-v5", "total_timesteps": 5, "eval_episodes": 1}
+    metrics = train(config(tmp_path, "bc", **values), show_progress=False).metrics
+    expected = 100 * (metrics["eval_return_mean"] + 20.272305) / (3234.3 + 20.272305)
+    assert metrics["eval_d4rl_score"] == pytest.approx(expected)
+    assert "eval_d4rl_score" not in train(config(tmp_path, "bc", eval_episodes=1), show_progress=False).metrics
+
+
+def test_a_data_set_too_large_for_the_gpu_is_refused(monkeypatch) -> None:
+    column = np.zeros((1000, 1), np.float32)
+    dataset = TransitionDataset(obs=column, actions=column, rewards=column, next_obs=column, dones=column)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (20_000, 20_000))  # it is 5 * 4000 bytes
+    with pytest.raises(UserError, match=r"the data set of 1000 transitions needs 0.0 GiB on cuda:0, 0.0 GiB are free"):
+        check_data_memory(dataset, "cuda:0")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (23_000, 23_000))
+    check_data_memory(dataset, "cuda:0")
+
+
+def test_rows_stay_together_for_any_number_of_leading_axes() -> None:
+    number = np.arange(50, dtype=np.float32)
+    columns = {"obs": number[:, None], "actions": number[:, None], "next_obs": number[:, None] + 1}
+    data = ResidentData(TransitionDataset(**columns, rewards=number, dones=number % 2))
+    indices = torch.randint(50, (4, 3, 8))
+    batch = data.gather(indices)
+    assert batch["obs"].shape == (4, 3, 8, 1) and torch.equal(batch["rewards"], indices.float())
+    assert torch.equal(batch["next_obs"][..., 0], indices + 1.0) and torch.equal(batch["dones"], indices % 2.0)
