@@ -31,7 +31,7 @@ lint: $(STAMP) ## ruff and mypy
 	$(BIN)/mypy
 
 test: lint ## lint, tests and the wheel test: what CI runs
-	$(BIN)/python -m pytest --durations=10
+	$(BIN)/python -m pytest -n auto --durations=10
 	@PYTHON=$(BIN)/python scripts/wheel_smoke.sh
 
 wheel-test: $(STAMP) ## build the wheel and use it away from the checkout
