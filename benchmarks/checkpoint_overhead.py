@@ -20,7 +20,9 @@ NEVER = 1_000_000_000
 def compare(env_id: str, rounds: int) -> dict[str, object]:
     """Each turn is one interval, with its checkpoint in it; who goes first changes from round to round."""
     # The checkpoints fall into the middle of the turns: warm-up and turns are counted from another step.
-    common = ["sac", env_id, str(EVERY // 2), str(EVERY), "learning_starts=200"]
+    # Small networks and batches: the faster the steps, the more a checkpoint's time weighs.
+    small = ["hidden_sizes=[64,64]", "batch_size=64"]
+    common = ["sac", env_id, str(EVERY // 2), str(EVERY), "learning_starts=200", *small]
     sides = {
         name: Side(sys.executable, "side_ours.py", [*common, f"checkpoint_interval={interval}"])
         for name, interval in (("with", EVERY), ("without", NEVER))
