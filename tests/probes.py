@@ -33,6 +33,7 @@ SETTINGS: dict[str, Any] = {
     "hidden_sizes": (16,),
     "learning_rate": 1e-2,
     "learning_starts": 100,
+    "num_quantiles": 16,
     "target_update_interval": 10,
     "tau": 0.1,
     "train_frequency": 1,

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.algorithms import SAC, TD3
+from rl_training.algorithms import DQN, TD3
 from rl_training.algorithms.base import Learner
-from rl_training.algorithms.sac import SACSettings
 from rl_training.algorithms.td3 import TD3Settings
 from rl_training.core.types import EnvShape, TrainResult
 from rl_training.experiment.checkpointing import load_checkpoint
-from rl_training.models import MLPTD3Model
+from rl_training.models import MLPQNetwork, MLPTD3Model
 from rl_training.runtime.agents import load_agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.session import Session
@@ -113,11 +112,8 @@ def test_an_algorithm_may_clip_nothing() -> None:
 
 
 def test_images_are_refused() -> None:
-    class ImageSAC(SAC):
-        image_observations = True
-
-    with pytest.raises(ValueError, match="normalize_observations must be false for sac, which takes images"):
-        ImageSAC(model=MLPTD3Model(3, 1), settings=SACSettings(normalize_observations=True))
+    with pytest.raises(ValueError, match="normalize_observations must be false for images"):
+        DQN(q_network=MLPQNetwork((1, 40, 40), 2, (8,)), normalize_observations=True)
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------
