@@ -6,7 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from rl_training.algorithms import DQN
+from rl_training.core.types import EnvShape
+from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.engine.compilation import compile_once
+from rl_training.models import MLPQNetwork
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
@@ -44,3 +48,18 @@ def test_two_programs_of_one_function_keep_apart() -> None:
         add_first(torch.ones(2))
         add_second(torch.ones(3))
     assert first.tolist() == [3.0] * 2 and second.tolist() == [3.0] * 3
+
+
+def test_a_state_from_before_the_first_update_loads_into_a_used_learner() -> None:
+    """It knows no metrics yet: programs compiled before must not go on writing into the tensors of the old ones."""
+    learner = DQN(q_network=MLPQNetwork(2, 2, ()), batch_size=2, compiled=True, backend="aot_eager")
+    fresh = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
+    replay = ReplayBuffer(EnvShape((2,), "float32", 2, True), capacity=8, num_envs=1, seeds=1)
+    replay.storage["rewards"].fill_(3.0)
+    replay.finish_writing(8)
+    losses = []
+    for _ in range(2):
+        learner.load_state_dict(fresh)
+        learner.train(replay, 1, 1)
+        losses.append(learner.engine.metrics.newest()["loss"])
+    assert losses[0] == losses[1] > 0

@@ -58,7 +58,7 @@ class Engine:
         self.first_bad = torch.full((len(self.seeds),), -1, dtype=torch.int64, device=device)
         self.seed_tensor = torch.tensor(self.seeds, dtype=torch.int64, device=device)
         self.metrics = MetricSums(len(self.phases), len(self.seeds), device)
-        self._programs: dict[Any, Callable[..., Any]] = {}
+        self.programs: dict[Any, Callable[..., Any]] = {}  # compiled or captured: they hold the tensors of this object
         self._views = self._make_views()
         self._first_seed: Groups = entry(self._views, 0)
 
@@ -127,13 +127,13 @@ class Engine:
     def _program(self, pattern: Pattern, batch: Batch) -> Callable[[Batch, Noise], None]:
         """`apply` for one pattern and batch size, compiled if asked for."""
         key = (pattern, batch["obs"].shape) if self.compiled else pattern
-        if key not in self._programs:
+        if key not in self.programs:
 
             def program(batch: Batch, noise: Noise) -> None:
                 self.apply(pattern, batch, noise)
 
-            self._programs[key] = compile_once(program, self.backend) if self.compiled else program
-        return self._programs[key]
+            self.programs[key] = compile_once(program, self.backend) if self.compiled else program
+        return self.programs[key]
 
     @torch.no_grad()
     def update(self, batch: Batch, noise: Noise, pattern: Pattern | None = None) -> None:
@@ -197,7 +197,8 @@ class Engine:
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self.metrics.adopt_names(state)
+        if self.metrics.adopt_names(state):
+            self.programs.clear()  # they would go on writing into the tensors that were replaced
         mine = self.state_dict()
         if set(mine) != set(state):
             odd = sorted(set(mine) ^ set(state))

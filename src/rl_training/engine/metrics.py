@@ -95,11 +95,17 @@ class MetricSums:
                 state[f"metric_latest.{phase}.{name}"] = self.latest[phase][row]
         return state
 
-    def adopt_names(self, state: Mapping[str, Tensor]) -> None:
-        """A learner takes over what the state it is about to load knows: names, or that no batch was seen yet."""
+    def adopt_names(self, state: Mapping[str, Tensor]) -> bool:
+        """A learner takes over what the state it is about to load knows: names, or that no batch was seen yet.
+
+        True if that replaced tensors that were in use.
+        """
+        in_use = bool(self.names)
         found = [key.split(".", 2) for key in state if key.startswith("metric_sum.") and key.count(".") >= 2]
         if not found:
             self.names, self.sums, self.latest = [], [], []
-        elif not self.names:
+            return in_use
+        if not in_use:
             phases = range(len(self.counts))
             self.learn_names([[name for _, phase, name in found if phase == str(number)] for number in phases])
+        return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,8 +20,7 @@ class Training:
     """Draws, gathers and learns. From a source with priorities every update draws anew, else all draw at once."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.programs: dict[Any, Callable[..., None]] = {}
+        self.engine, self.programs = engine, engine.programs
 
     @torch.no_grad()
     def train(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
