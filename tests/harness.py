@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -61,3 +64,16 @@ def check_reference_script(name: str, output_dir: Path) -> None:
     assert agent.config.total_timesteps == 128
     assert agent.config.algo_kwargs["learning_starts"] == 32
     assert f"agent  {run_dir / 'agent.safetensors'}" in answer.stdout
+
+
+def check_trainer(train: Any, config: Any, updates_per_step: int = 1) -> None:
+    """A training function leaves a checkpoint, and metrics that agree with its logs."""
+    result = train(config, run_suffix="smoke")
+    assert result.run_dir.parent == config.output_dir and result.run_dir.name.endswith("-smoke")
+    assert (result.checkpoint_path / "manifest.json").exists()
+    assert result.metrics["global_step"] == config.total_timesteps
+    trained = config.total_timesteps - config.algo_kwargs["learning_starts"]
+    assert result.metrics["gradient_steps"] == updates_per_step * trained
+    last = [json.loads(line) for line in (result.run_dir / "evaluations.jsonl").read_text().splitlines()][-1]
+    assert last["step"] == config.total_timesteps and len(last["returns"]) == config.eval_episodes
+    assert result.metrics["eval_return_mean"] == pytest.approx(sum(last["returns"]) / len(last["returns"]))

@@ -141,7 +141,7 @@ def test_images_learned_by_a_seed_among_many_and_alone(name: str, compiled: bool
     from test_frame_replay import Stream
 
     cls, shape = learner_class(name), EnvShape((2, 36, 36), "uint8", 5, True, 2)
-    # A large eps: Adam would make a full step of a gradient that is nothing but rounding, and there are 100,000 weights.
+    # A large eps: Adam would make a full step of a gradient that is nothing but rounding, for many of 100,000 weights.
     settings = cls.settings_type(hidden_sizes=(32,), batch_size=16, learning_rate=1e-2, adam_eps=1e-2)
 
     def run(seeds: list[int], first: int) -> torch.Tensor:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from harness import check_trainer
 
 from rl_training.core.checks import UserError
 from rl_training.runtime.dqn_trainer import train_dqn
@@ -11,20 +12,12 @@ from rl_training.runtime.dqn_trainer import train_dqn
 
 def test_train_dqn_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -> None:
     config = quick_config("dqn", tmp_path, total_timesteps=128, eval_episodes=2)
-    result = train_dqn(config, run_suffix="smoke")
-    assert result.run_dir.parent == tmp_path and result.run_dir.name.endswith("-smoke")
-    assert (result.checkpoint_path / "manifest.json").exists()
-    assert result.metrics["global_step"] == 128
-    assert result.metrics["gradient_steps"] == 128 - 20  # one update per step after learning_starts
-    last = [json.loads(line) for line in (result.run_dir / "evaluations.jsonl").read_text().splitlines()][-1]
-    assert last["step"] == 128 and len(last["returns"]) == 2
-    assert result.metrics["eval_return_mean"] == pytest.approx(sum(last["returns"]) / 2)
+    check_trainer(train_dqn, config)
 
 
 def test_train_dqn_refuses_another_algorithms_config(quick_config, tmp_path: Path) -> None:
-    other = "sac" if "dqn" != "sac" else "dqn"
     with pytest.raises(UserError, match="algo must be dqn or c51_dqn or qr_dqn or rainbow_dqn, got"):
-        train_dqn(quick_config(other, tmp_path))
+        train_dqn(quick_config("sac", tmp_path))
 
 
 def test_train_qr_dqn_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -> None:
@@ -36,7 +29,9 @@ def test_train_qr_dqn_writes_checkpoint_and_metrics(quick_config, tmp_path: Path
     assert trained and all(row["train/td_error_mean"] > 0 for row in trained)
 
 
-@pytest.mark.parametrize("switch", [{"double": True}, {"dueling": True}, {"n_step": 3}])
+@pytest.mark.parametrize(
+    "switch", [{"double": True}, {"dueling": True}, {"n_step": 3}, {"prioritized": True}, {"noisy": True}]
+)
 def test_switches_change_what_is_learned(switch, quick_config, tmp_path: Path) -> None:
     plain, switched = (
         train_dqn(quick_config("dqn", tmp_path, eval_episodes=0, algo_kwargs=kwargs), run_suffix=name)

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from harness import check_trainer
 
 from rl_training.core.checks import UserError
 from rl_training.experiment.checkpointing import load_checkpoint
@@ -12,14 +12,7 @@ from rl_training.runtime.redq_trainer import train_redq
 
 def test_train_redq_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -> None:
     config = quick_config("redq", tmp_path, {"gradient_updates_per_step": 5}, total_timesteps=128, eval_episodes=2)
-    result = train_redq(config, run_suffix="smoke")
-    assert result.run_dir.parent == tmp_path and result.run_dir.name.endswith("-smoke")
-    assert (result.checkpoint_path / "manifest.json").exists()
-    assert result.metrics["global_step"] == 128
-    assert result.metrics["gradient_steps"] == 5 * (128 - 20)  # five updates per step after learning_starts
-    last = [json.loads(line) for line in (result.run_dir / "evaluations.jsonl").read_text().splitlines()][-1]
-    assert last["step"] == 128 and len(last["returns"]) == 2
-    assert result.metrics["eval_return_mean"] == pytest.approx(sum(last["returns"]) / 2)
+    check_trainer(train_redq, config, updates_per_step=5)
 
 
 def test_the_actor_learns_once_per_step(quick_config, tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
+from harness import check_trainer
 
 from rl_training.core.checks import UserError
 from rl_training.experiment.checkpointing import load_checkpoint
@@ -16,14 +16,7 @@ from rl_training.runtime.workflows import resume_training
 
 def test_train_td3_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -> None:
     config = quick_config("td3", tmp_path, total_timesteps=128, eval_episodes=2)
-    result = train_td3(config, run_suffix="smoke")
-    assert result.run_dir.parent == tmp_path and result.run_dir.name.endswith("-smoke")
-    assert (result.checkpoint_path / "manifest.json").exists()
-    assert result.metrics["global_step"] == 128
-    assert result.metrics["gradient_steps"] == 128 - 20  # one update per step after learning_starts
-    last = [json.loads(line) for line in (result.run_dir / "evaluations.jsonl").read_text().splitlines()][-1]
-    assert last["step"] == 128 and len(last["returns"]) == 2
-    assert result.metrics["eval_return_mean"] == pytest.approx(sum(last["returns"]) / 2)
+    check_trainer(train_td3, config)
 
 
 def test_train_td3_refuses_another_algorithms_config(quick_config, tmp_path: Path) -> None:
