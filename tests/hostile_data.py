@@ -77,6 +77,16 @@ def member(name: str, data: bytes | Callable[[Path], bytes]) -> Builder:
     return build
 
 
+def other_compression(place: Path) -> Path:
+    path = npz()(place)
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename: archive.read(info) for info in archive.infolist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        for key, content in members.items():
+            archive.writestr(key, content, zipfile.ZIP_LZMA if key == "rewards.npy" else zipfile.ZIP_STORED)
+    return path
+
+
 def twice(place: Path) -> Path:
     path = npz()(place)
     with zipfile.ZipFile(path, "a") as archive, warnings.catch_warnings():
@@ -270,6 +280,14 @@ NPZ_CASES: dict[str, tuple[Builder, str]] = {
     "texts": (
         member("rewards", npy("'<U4'", "(6,)", bytes(96))),
         "{path}: 'rewards' has elements of type '<U4', {text}",
+    ),
+    "a number of no such size": (
+        member("rewards", npy("'<f1'", "(6,)", bytes(6))),
+        "{path}: 'rewards' has elements of type '<f1', {text}",
+    ),
+    "another compression": (
+        other_compression,
+        "{path}: 'rewards' is damaged (compressed in a way that numpy does not write)",
     ),
     "expression": (
         member("rewards", npy("__import__('os').system('true')", "(6,)", bytes(24))),

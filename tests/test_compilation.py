@@ -63,3 +63,26 @@ def test_a_state_from_before_the_first_update_loads_into_a_used_learner() -> Non
         learner.train(replay, 1, 1)
         losses.append(learner.engine.metrics.newest()["loss"])
     assert losses[0] == losses[1] > 0
+
+
+def test_a_batch_in_another_order_or_of_another_kind_is_the_same_batch() -> None:
+    """The kernels know their inputs by position, shape and type: a program must not be used for others."""
+    batch = {
+        "obs": torch.randn(4, 2),
+        "actions": torch.tensor([0, 1, 1, 0]),
+        "rewards": torch.randn(4),
+        "next_obs": torch.randn(4, 2),
+        "dones": torch.tensor([0.0, 1.0, 0.0, 0.0]),
+    }
+    variants = [
+        batch,
+        dict(reversed(batch.items())),
+        {**batch, "actions": batch["actions"].int()},
+        {**batch, "obs": batch["obs"].T.contiguous().T},
+    ]
+    torch.manual_seed(0)
+    learner = DQN(q_network=MLPQNetwork(2, 2, ()), learning_rate=1e-12, compiled=True, backend="aot_eager")
+    losses = [learner.update(one).metrics["loss"] for one in variants]
+    assert losses == pytest.approx([losses[0]] * 4)
+    weighted = learner.update({**batch, "weights": torch.full((4,), 2.0)}).metrics["loss"]
+    assert weighted == pytest.approx(2 * losses[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shutil
 import sys
@@ -165,6 +166,12 @@ def test_minari_has_the_true_successor_at_every_end(tmp_path: Path, monkeypatch)
 
 
 @needs_h5py
+def test_a_minari_set_is_called_what_its_folder_is(tmp_path: Path) -> None:
+    folder = minari()(tmp_path)
+    assert json.loads((folder / "data" / "metadata.json").read_text())["dataset_id"] == folder.name == "set"
+
+
+@needs_h5py
 def test_minari_cannot_hold_trajectories_with_holes(tmp_path: Path) -> None:
     arrays = good_arrays()
     arrays["observations"][4] = 50
@@ -314,7 +321,9 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, monkeyp
         save_transitions(data, tmp_path / "new", "hdf")
     with pytest.raises(UserError, match=r"new.npz: does not have the suffix of hdf5"):
         save_transitions(data, tmp_path / "new.npz", "hdf5")
-    monkeypatch.setattr(loaders, "_sync", lambda path: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        loaders, "sync_tree", lambda path: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     with pytest.raises(UserError, match=r"new.npz: cannot be written \(No space left on device\)"):
         save_transitions(data, tmp_path / "new.npz")
     assert [path.name for path in tmp_path.iterdir()] == ["data.npz"] and path.read_bytes() == before

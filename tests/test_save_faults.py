@@ -10,6 +10,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import make_quick_config
@@ -37,7 +38,7 @@ from rl_training.experiment import files
 from rl_training.experiment.checkpointing import list_checkpoints, load_checkpoint, newest_checkpoint
 from rl_training.runtime import saving
 from rl_training.runtime.agents import load_agent
-from rl_training.runtime.saving import segment_rows
+from rl_training.runtime.saving import Saver, segment_rows
 from rl_training.runtime.session import TrainingFailure
 from rl_training.runtime.trainer import train
 from rl_training.runtime.workflows import resume_training
@@ -232,6 +233,36 @@ def test_a_deleted_checkpoint_does_not_stop_the_next_save(tmp_path: Path) -> Non
     assert load_checkpoint(root / "step_000000000030").names("replay_") == [
         "replay_000000000000_000000000030.safetensors"
     ]
+
+
+def test_a_replay_that_is_not_what_was_saved_is_written_anew(tmp_path: Path) -> None:
+    """An inexact resume ends the open episode in the replay: the next resume must find that end too."""
+    run, root = Run(tmp_path), tmp_path / "checkpoints"
+    run.save_to(root, 10)
+    run.replay.cut_off([0])
+    saver = Saver(root, run.config, newest_checkpoint(root)[0], run.notes.append, replay_changed=True)
+    for step in (20, 30):
+        run.save(saver, step)
+    saver.finish_rotation()
+    found = load_checkpoint(root / "step_000000000030")
+    assert [name[7:-12] for name in found.names("replay_")] == [
+        "000000000000_000000000020",
+        "000000000020_000000000030",
+    ]
+    assert found.tensors(found.names("replay_")[0])["truncated"][0].nonzero().tolist() == [[9]]
+
+
+def test_a_run_that_cannot_be_copied_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch) -> None:
+    config = make_quick_config("dqn", tmp_path / "here", total_timesteps=40, eval_episodes=0)
+    run_dir = train(config, show_progress=False).run_dir
+
+    def refuse(*words: Any, **more: Any) -> None:
+        raise shutil.Error([("from", "to", "[Errno 28] No space left on device")])
+
+    monkeypatch.setattr(shutil, "copytree", refuse)
+    with pytest.raises(UserError, match=r"cannot be copied to .*there.* \(\[Errno 28\] No space left on device\)"):
+        resume_training(run_dir, total_timesteps=60, output_dir=tmp_path / "there", show_progress=False)
+    assert list((tmp_path / "there").iterdir()) == []
 
 
 @pytest.fixture

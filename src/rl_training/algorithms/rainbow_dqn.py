@@ -10,7 +10,7 @@ from rl_training.core.fields import above, at_least, setting, within
 
 @dataclass(frozen=True)
 class RainbowSettings(C51Settings):
-    # The paper's choices of the parts (table 1); the rest as in DQN. configs/rainbow_dqn has the paper's Atari numbers.
+    # The paper's choices of the parts (table 1); the rest as in DQN.
     double: bool = setting(True)
     dueling: bool = setting(True)
     n_step: int = setting(3, at_least(1))

@@ -22,7 +22,7 @@ from rl_training.data.minari import find_minari, open_minari, write_minari
 from rl_training.data.npz import open_npz, write_npz
 from rl_training.data.storage import MEMORY_SHARE, Array, Layout, allocate
 from rl_training.data.transitions import Transitions, broken, check_values, column, flags, successors, without
-from rl_training.experiment.files import make_directory, sync_directory
+from rl_training.experiment.files import make_directory, sync_directory, sync_tree
 
 # What each array may be called: D4RL's name first, which is also the one that is written.
 ALIASES = {
@@ -204,7 +204,7 @@ def save_transitions(transitions: Transitions, path: str | Path, format: str | N
         else:
             write = write_npz if chosen == "npz" else write_hdf5
             write(temporary, {**_by_file_name(transitions), ABOUT: _about_bytes(transitions)})
-        _sync(temporary)
+        sync_tree(temporary)
         temporary.rename(path)
         sync_directory(path.parent)
     except OSError as error:
@@ -221,11 +221,3 @@ def _by_file_name(transitions: Transitions) -> dict[str, Array]:
 def _about_bytes(transitions: Transitions) -> Array:
     names = ("env_id", "observation_space", "action_space")
     return np.frombuffer(json.dumps({name: getattr(transitions, name) for name in names}).encode(), np.uint8)
-
-
-def _sync(path: Path) -> None:
-    """A file, or every file of a folder, on the disk."""
-    for file in path.rglob("*") if path.is_dir() else (path,):
-        if file.is_file():
-            with file.open("rb") as handle:
-                os.fsync(handle.fileno())

@@ -172,7 +172,7 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
         "total_steps": len(transitions),
         "data_format": "hdf5",
         "jpeg_encoding": False,
-        "dataset_id": folder.name,
+        "dataset_id": Path(where).name,
         "minari_version": MINARI_VERSION,
         "observation_space": json.dumps(_minari_space(transitions.observation_space, transitions.obs)),
         "action_space": json.dumps(_minari_space(transitions.action_space, transitions.actions)),

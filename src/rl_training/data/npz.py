@@ -26,7 +26,8 @@ HEADER = re.compile(
 )
 LONGEST_HEADER = 1 << 16
 MOST_MEMBERS = 1000
-NUMBERS = re.compile(r"[<>|=]?[biuf][1248]")
+NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError)
 
 
@@ -92,6 +93,8 @@ class NpzReader:
     @contextmanager
     def _open(self, name: str) -> Iterator[IO[bytes]]:
         try:
+            if self.archive.getinfo(name).compress_type not in COMPRESSIONS:
+                raise NotImplementedError("compressed in a way that numpy does not write")
             with self.archive.open(name) as member:
                 yield member
         except UserError:

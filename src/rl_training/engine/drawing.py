@@ -45,7 +45,9 @@ def device_indices(seeds: Tensor, updates: Tensor, source: Source, batch_size: i
 
 
 def device_uniforms(seeds: Tensor, updates: Tensor, batch_size: int) -> Tensor:
-    return device_rng.uniforms(seeds, STREAM_IDS["replay"], updates, batch_size).double()
+    """(updates, seeds, batch) in (0, 1), of 48 bits: of 24, rows of a large source would not be equally likely."""
+    high, low = device_rng.uniforms(seeds, STREAM_IDS["replay"], updates, 2 * batch_size).double().chunk(2, -1)
+    return high + (low - 0.5) * 2.0**-24
 
 
 def device_noise(seeds: Tensor, updates: Tensor, specs: Mapping[str, NoiseSpec]) -> Noise:

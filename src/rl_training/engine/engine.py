@@ -125,8 +125,10 @@ class Engine:
         return self.metrics.at_failure(seed, (self.beta_powers[:, 0] < 1).tolist())
 
     def _program(self, pattern: Pattern, batch: Batch) -> Callable[[Batch, Noise], None]:
-        """`apply` for one pattern and batch size, compiled if asked for."""
-        key = (pattern, batch["obs"].shape) if self.compiled else pattern
+        """`apply` for one pattern and kind of batch, compiled if asked for."""
+        # Everything that the kernels take for granted: they do not look again.
+        kind = tuple((name, one.shape, one.dtype, one.stride()) for name, one in batch.items()) if self.compiled else ()
+        key = (pattern, kind)
         if key not in self.programs:
 
             def program(batch: Batch, noise: Noise) -> None:
@@ -138,6 +140,7 @@ class Engine:
     @torch.no_grad()
     def update(self, batch: Batch, noise: Noise, pattern: Pattern | None = None) -> None:
         """One update on a given batch; every tensor has the seed axis in front."""
+        batch = dict(sorted(batch.items()))  # a program tells its inputs apart by their order
         if not self.metrics.names:
             self.learn_metric_names(batch, noise)
         pattern = pattern or self.pattern(self.update_count + 1)

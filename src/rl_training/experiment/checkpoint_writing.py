@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.checkpointing import MANIFEST, Checkpoint, inodes, list_checkpoints, manifest_bytes
-from rl_training.experiment.files import make_directory, start_writing, sync_directory, sync_file, to_json, write_synced
+from rl_training.experiment.files import (
+    make_directory,
+    start_writing,
+    sync_directory,
+    sync_file,
+    sync_tree,
+    to_json,
+    write_synced,
+)
 from rl_training.experiment.tensor_files import Tensors, tensor_parts
 
 
@@ -121,7 +129,7 @@ def copy_checkpoint(checkpoint: Checkpoint, root: Path, state: Mapping[str, Any]
     write_synced(place / "state.json", data)
     files = {**checkpoint.files, "state.json": _entry([memoryview(data)])}
     write_synced(place / MANIFEST, manifest_bytes(checkpoint.step, files))
-    sync_directory(place)
+    sync_tree(root)  # later checkpoints link these files and count on them
     return Checkpoint(place, checkpoint.step, files, dict(state))
 
 

@@ -48,6 +48,18 @@ def sync_file(handle: BinaryIO) -> None:
         os.fsync(handle.fileno())
 
 
+def sync_tree(path: Path) -> None:
+    """A file, or every file and directory below a directory, on the disk."""
+    for file in path.rglob("*") if path.is_dir() else (path,):
+        if file.is_dir():
+            sync_directory(file)
+        else:
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+    if path.is_dir():
+        sync_directory(path)
+
+
 def sync_directory(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -118,6 +118,8 @@ def own_spaces(transitions: Transitions, where: str) -> tuple[ObservationCodec, 
     kind: Any = np.uint8 if obs.dtype == np.uint8 else np.float32
     observation = gymnasium.spaces.Box(low, high, obs.shape[1:] or (1,), kind)
     if transitions.discrete:
+        if actions.min() < 0:
+            raise UserError(f"{where}: actions must be >= 0 where no environment tells more, got {actions.min()}")
         return ObservationCodec(observation), ActionCodec(gymnasium.spaces.Discrete(int(actions.max()) + 1))
     return ObservationCodec(observation), ActionCodec(gymnasium.spaces.Box(-1.0, 1.0, actions.shape[1:], np.float32))
 

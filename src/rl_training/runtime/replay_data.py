@@ -52,6 +52,8 @@ def _segments(
         if (reached is not None and start != reached) or start % num_envs or stop % num_envs:
             raise DamagedCheckpoint(f"{checkpoint.path.name} damaged (transitions are missing from its replay)")
         parts.append(checkpoint.tensors(name))
+        if "frames" in parts[-1]:
+            raise unfit(checkpoint.path, "a run on images cannot be read as a data set")
         layout = {key: ((seeds, stop - start, *row), getattr(torch, dtype)) for key, (row, dtype) in fields.items()}
         check_rows(checkpoint, name, parts[-1], layout, shape)
         reached = stop

@@ -18,7 +18,7 @@ from rl_training.core.checks import ConfigError, UserError, one_line
 from rl_training.core.fields import at_least, parse, setting
 from rl_training.core.types import EnvShape
 from rl_training.data.priorities import LARGEST
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.engine.phases import Source
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import config_from_dict
@@ -114,9 +114,9 @@ def load_learner(checkpoint: Checkpoint, learner: Learner) -> None:
         raise unfit(checkpoint.path, f"{LEARNER}: {error}") from error
 
 
-def check_metrics(checkpoint: Checkpoint, learner: Learner, replay: ReplayBuffer) -> None:
+def check_metrics(checkpoint: Checkpoint, learner: Learner, source: Source) -> None:
     try:
-        learner.check_metrics(replay)
+        learner.check_metrics(source)
     except ValueError as error:
         raise unfit(checkpoint.path, f"{LEARNER}: {error}") from error
 

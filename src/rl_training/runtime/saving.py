@@ -30,8 +30,16 @@ MOST_FAILURES = 3  # saves in a row that may fail (a full disk) before the run s
 class Saver:
     """Saves checkpoints of one run. The replay is cut into segments that are written once and linked afterwards."""
 
-    def __init__(self, root: Path, config: TrainConfig, newest: Checkpoint | None, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        config: TrainConfig,
+        newest: Checkpoint | None,
+        note: Callable[[str], None],
+        replay_changed: bool = False,
+    ) -> None:
         self.root, self.config, self.newest, self.note = root, config, newest, note
+        self.replay_changed = replay_changed  # rows of `newest` are others now: they cannot be linked
         self.failures = 0
         self._pool = ThreadPoolExecutor(THREADS)
         self._rotation: Future[None] | None = None
@@ -68,6 +76,7 @@ class Saver:
             full |= {name: snapshot[name] for name in ("episodes", "unlogged")} | {"added": replay.added}
         try:
             self.newest = save_checkpoint(self.root, step, full, tensors, self.newest, linked, pool=self._pool)
+            self.replay_changed = False
         except OSError as error:
             self.failures += 1
             self.note(f"checkpoint at step {step} could not be written: {error.strerror}; the previous one is kept")
@@ -97,6 +106,8 @@ class Saver:
     def _segments_still_held(self, replay: ReplayBuffer) -> tuple[tuple[str, ...], int]:
         """Segments of the previous checkpoint with rows the ring still holds, and the first row not saved yet."""
         oldest, linked, start = replay.oldest(), [], replay.oldest()
+        if self.replay_changed:
+            return (), oldest
         if self.newest is not None and len(self.newest.names("replay_")) >= MOST_SEGMENTS:
             return (), oldest
         for name in self.newest.names("replay_") if self.newest else []:

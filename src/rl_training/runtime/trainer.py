@@ -31,6 +31,7 @@ from rl_training.runtime.fitting import check_data_memory, check_fit, check_same
 from rl_training.runtime.notices import NOT_REPLAYABLE, recorded_choices, starting_notices
 from rl_training.runtime.off_policy import run_off_policy
 from rl_training.runtime.offline import OfflineData, prepare_offline, run_offline
+from rl_training.runtime.run_state import check_metrics
 from rl_training.runtime.saving import Saver, restore
 from rl_training.runtime.session import Session, TrainingFailure
 from rl_training.runtime.signals import StopSignals
@@ -172,6 +173,7 @@ def _execute(
         learner = cls.create(home.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
         if envs is not None:
             replay = make_replay(config, settings, envs.shape, device)
+        data = ResidentData(offline.dataset, device) if offline is not None else None
         agent = Agent(config, learner, home.observation, home.action)
         room = disk_note(run_dir, config.keep_checkpoints, learner, replay, resumed)
         notices = [
@@ -185,14 +187,18 @@ def _execute(
             return Watchdog(watched, lambda hang: _report_hang(hang, run_dir, record))
 
         with StopSignals() as signals, guard(envs) if envs is not None else nullcontext():
+            exact = resumed is None or restore(resumed, learner, envs, replay)
+            if resumed is not None and data is not None:
+                check_metrics(resumed, learner, data)
             if resumed is None and envs is not None:
                 envs.reset_all()
-            elif resumed is not None and not restore(resumed, learner, envs, replay):
+            if not exact:
                 record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
                 notices.append(f"resume: inexact ({NOT_REPLAYABLE}); the open episodes start afresh")
             if resumed is not None:
                 remove_newer(run_dir / "checkpoints", resumed.step)
-            saver = Saver(run_dir / "checkpoints", config, resumed, lambda text: _note(session, text))
+            # Where the replay had to end an episode that could not be brought back, it is not what was saved.
+            saver = Saver(run_dir / "checkpoints", config, resumed, lambda text: _note(session, text), not exact)
             session = Session(
                 config, agent, source, run_dir, record, saver, envs=envs, replay=replay, callbacks=callbacks,
                 signals=signals, guard=guard, show_progress=show_progress, resumed=resumed,
@@ -201,9 +207,9 @@ def _execute(
             for notice in notices:
                 session.display.note(notice)
             session.start()
-            if offline is not None:
+            if offline is not None and data is not None:
                 record.update(**offline.about)
-                run_offline(session, ResidentData(offline.dataset, device))
+                run_offline(session, data)
             elif envs is not None and replay is not None:
                 run_off_policy(session, envs, replay)
             session.end()

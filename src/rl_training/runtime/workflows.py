@@ -17,6 +17,7 @@ from rl_training.envs.factory import EnvFactory, EnvSource
 from rl_training.experiment.checkpoint_writing import copy_checkpoint
 from rl_training.experiment.checkpointing import Checkpoint, list_checkpoints
 from rl_training.experiment.config import TrainConfig, config_from_dict
+from rl_training.experiment.files import sync_tree
 from rl_training.experiment.runs import RunRecord, create_run_dir
 from rl_training.experiment.yaml_loading import load_yaml
 from rl_training.runtime import trainer
@@ -144,10 +145,16 @@ def resume_training(
     run_dir = home
     if output_dir is not None or run_suffix is not None:
         run_dir = create_run_dir(config, run_suffix)
-        if record is not None:
-            checkpoint = _copy_run(home, run_dir, config, checkpoint)
-        elif checkpoint is not None:
-            checkpoint = _found_run(run_dir, config, checkpoint, source)
+        try:
+            if record is not None:
+                checkpoint = _copy_run(home, run_dir, config, checkpoint)
+            elif checkpoint is not None:
+                checkpoint = _found_run(run_dir, config, checkpoint, source)
+        except OSError as error:  # a full disk, or a run that is training and has rotated it away
+            shutil.rmtree(run_dir, ignore_errors=True)
+            reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror
+            raise UserError(f"{home}: cannot be copied to {run_dir} ({reason})") from error
+        if record is None and checkpoint is not None:
             notes = [*notes, "a checkpoint away from its run: its rows and agents so far are not there"]
     return trainer.resume(
         checkpoint,
@@ -192,6 +199,7 @@ def _copy_run(source: Path, target: Path, config: TrainConfig, checkpoint: Check
             shutil.copytree(source / "agents", target / "agents")
         place = target / "checkpoints" / checkpoint.path.name
         shutil.copytree(checkpoint.path, place)
+        sync_tree(place.parent)  # later checkpoints link these files and count on them
         checkpoint = replace(checkpoint, path=place)
     before = RunRecord.read(source).values
     record = RunRecord.create(target, config, before["engine"])
