@@ -61,11 +61,11 @@ def test_draws_follow_the_priorities(rows: int) -> None:
 
 
 def test_what_is_learned_is_what_a_new_tree_would_hold() -> None:
-    """Many rounds of new rows, learned errors and forgotten rows; the sums stay exact."""
+    """Many rounds of new rows and learned errors; the sums stay exact."""
     rng, rows = np.random.default_rng(0), 1500
     priorities, plain = Priorities(rows, 2, alpha=0.6), np.zeros((2, rows), np.int64)
     highest = np.full(2, SCALE)
-    for turn in range(60):
+    for _ in range(60):
         start = int(rng.integers(rows - 3))
         priorities.put(start, 3)
         plain[:, start : start + 3] = highest[:, None]
@@ -80,9 +80,6 @@ def test_what_is_learned_is_what_a_new_tree_would_hold() -> None:
                 highest[seed] = max(highest[seed], value)
             for row, value in new.items():
                 plain[seed, row] = value
-        if turn % 7 == 0:
-            priorities.forget(start, 1)
-            plain[:, start] = 0
         assert np.abs(priorities.leaves.numpy() - plain).max() <= 1  # the last bit of a logarithm
         plain = priorities.leaves.numpy().copy()
         highest = priorities.highest.numpy()[:, 0].copy()

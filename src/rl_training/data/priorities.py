@@ -74,23 +74,15 @@ class Priorities:
 
     def put(self, start: int, count: int) -> None:
         """Rows `start` onwards hold new transitions: as likely as the most likely one so far."""
-        self._assign(start, count, self.highest)
-
-    def forget(self, start: int, count: int) -> None:
-        """Rows `start` onwards must not be drawn any more."""
-        self._assign(start, count, torch.zeros_like(self.highest))
-
-    def _assign(self, start: int, count: int, value: Tensor) -> None:
         if self._array is None:
-            self.leaves[:, start : start + count] = value
-            self._refresh(
-                torch.arange(start, start + count, device=self.device).expand(self.seeds, -1) + self.first_leaf
-            )
+            self.leaves[:, start : start + count] = self.highest
+            rows = torch.arange(start, start + count, device=self.device)
+            self._refresh(rows.expand(self.seeds, -1) + self.first_leaf)
             return
-        new = value.numpy()
+        highest = self.highest.numpy()
         for row in range(start, start + count):  # at every step of the run: the difference up the tree, without torch
             above = (self.first_leaf + row) >> self._up
-            self._array[:, above] += new - self._array[:, above[:1]]
+            self._array[:, above] += highest - self._array[:, above[:1]]
 
     def _refresh(self, node: Tensor) -> None:
         """Sums above the given leaves. Leaves that share a node write the same sum."""
