@@ -37,6 +37,7 @@ class Proof:
     threshold: float | None  # what the interquartile mean of the best agents must reach; None: what the peer reached
     reference: str
     changes: dict[str, Any] = field(default_factory=dict)
+    overrides: tuple[str, ...] = ()
 
 
 PROOFS = {
@@ -60,9 +61,10 @@ PROOFS = {
         "configs/sac/halfcheetah.yaml", 16, 10, 3900.0, "4,601 (RL Zoo) to 4,926 (Dopamine) at 100k steps",
         {"total_timesteps": 100_000},
     ),
-    "dqn-pong-1m": Proof(
+    "dqn-pong-1m": Proof(  # without sticky actions, as the reference
         "configs/dqn/pong.yaml", 1, 10, 15.0, "15 (RL Zoo's curve at 1M steps, no sticky actions)",
         {"total_timesteps": 1_000_000, "eval_interval": 100_000},
+        ("env_kwargs.wrappers.atari.repeat_action_probability=0",),
     ),
     "td3-pendulum": Proof("configs/td3/pendulum.yaml", 8, 100, -200.0, "-152 +- 90 (RL Zoo, 20k steps)"),
     "tqc-pendulum": Proof("configs/tqc/pendulum.yaml", 8, 100, -200.0, "-151 +- 88 (RL Zoo, 20k steps)"),
@@ -102,7 +104,8 @@ def prove(name: str, device: str, runs: Path | None, minutes: float | None) -> d
     proof = PROOFS[name]
     with tempfile.TemporaryDirectory() as folder:
         config = load_config(
-            proof.config, ["video=false", "checkpoint_interval=1000000"], output_dir=str((runs or Path(folder)) / name),
+            proof.config, ["video=false", "checkpoint_interval=1000000", *proof.overrides],
+            output_dir=str((runs or Path(folder)) / name),
             device=device, seeds=list(range(proof.seeds)), **proof.changes,
         )  # fmt: skip
         result = train_or_go_on(config, minutes)

@@ -21,13 +21,14 @@ from rl_training.core.statistics import summarize
 
 SIDE = Path(__file__).with_name("side_sb3_scores.py")
 CLASSES = {"dqn": "stable_baselines3:DQN", "qr_dqn": "sb3_contrib:QRDQN"}
-PEERS = [name for name, proof in PROOFS.items() if proof.config.split("/")[1] in CLASSES]
+# Pong would need the peer's image policies and wrappers.
+PEERS = [name for name, proof in PROOFS.items() if proof.config.split("/")[1] in CLASSES and "pong" not in name]
 
 
 def peer_settings(name: str) -> dict[str, Any]:
     """Our config in the peer's words."""
     proof = PROOFS[name]
-    config = load_config(proof.config, [], **proof.changes)
+    config = load_config(proof.config, proof.overrides, **proof.changes)
     ours = config.algo_kwargs
     policy = {"net_arch": list(ours["hidden_sizes"])}
     if "num_quantiles" in ours:

@@ -259,6 +259,20 @@ def test_sticky_joystick_repeats_a_quarter_of_the_frames(game) -> None:
     assert 0.68 < fresh / 300 < 0.82  # 0.75 expected, standard deviation 0.025
 
 
+@pytest.mark.parametrize("evaluation", [False, True])
+def test_a_share_of_random_actions_is_for_evaluation_alone(evaluation: bool, game) -> None:
+    env = game("ALE/Pong-v5", evaluation, evaluation_epsilon=0.3, repeat_action_probability=0.0, noop_max=0)
+    env.reset(seed=0)
+    taken = []
+    step = env.env.step
+    env.env.step = lambda action: (taken.append(int(action)), step(action))[1]
+    for _ in range(300):
+        env.step(2)
+    others = np.mean(np.array(taken[::4]) != 2)
+    assert others == 0 if not evaluation else 0.18 < others < 0.32  # 0.25 expected, standard deviation 0.025
+    assert not evaluation or set(taken) == set(range(6))
+
+
 def play(env: Any, seed: int, steps: int, first: int = 0) -> list[Any]:
     rng, trace = np.random.default_rng(seed), []
     for number in range(steps):

@@ -52,9 +52,11 @@ class AtariPreprocessing(ImageWrapper):
         repeat_action_probability: float,
         clip_rewards: bool,
         terminal_on_life_loss: bool,
+        epsilon: float,
     ) -> None:
         super().__init__(env, 1, resize_shape, frame_stack)
         self.noop_max, self.frame_skip, self.sticky = noop_max, frame_skip, repeat_action_probability
+        self.epsilon = epsilon
         self.clip_rewards, self.terminal_on_life_loss = clip_rewards, terminal_on_life_loss
         game: Any = env.unwrapped
         self.game: Any = game
@@ -93,6 +95,8 @@ class AtariPreprocessing(ImageWrapper):
                 self.game.restore_state(self.power_on)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        if self.epsilon and self.rng.random() < self.epsilon:
+            action = self.rng.integers(self.game.action_space.n)
         reward, terminated, truncated, info = self._skip(int(action))
         lives = self.game.ale.lives()
         if self.terminal_on_life_loss and lives < self.lives and not (terminated or truncated):

@@ -43,6 +43,8 @@ class AtariSettings:
     repeat_action_probability: float = setting(0.25, within(0, 1))  # at each frame; Machado et al. 2018
     clip_rewards: bool = setting(True)  # to their sign
     terminal_on_life_loss: bool = setting(False)
+    epsilon: float = setting(0.0, within(0, 1))  # share of steps with a random action, whatever the agent wants
+    evaluation_epsilon: float = setting(0.0, within(0, 1))  # the same for evaluation and videos
 
     def __post_init__(self) -> None:
         check(self)
@@ -76,7 +78,9 @@ class Wrappers:
         if self.atari is not None:
             if type(env.unwrapped).__module__ != "ale_py.env":
                 raise UserError(f"wrappers.atari needs an Atari game such as ALE/Pong-v5, got {name}")
-            env = AtariPreprocessing(env, **asdict(self.atari))
+            options = asdict(self.atari)
+            del options["evaluation_epsilon"]  # `for_evaluation` has put it into `epsilon` where it counts
+            env = AtariPreprocessing(env, **options)
             if kwargs.get("max_episode_steps") is not None:  # the agent's steps, not the emulator's frames
                 env = TimeLimit(env, kwargs["max_episode_steps"])
         return env
@@ -120,8 +124,9 @@ def for_evaluation(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     wrappers = kwargs.get("wrappers")
     if not isinstance(wrappers, Mapping) or "atari" not in wrappers:
         return dict(kwargs)
-    atari = {**(wrappers["atari"] or {}), "clip_rewards": False, "terminal_on_life_loss": False}
-    return {**kwargs, "wrappers": {**wrappers, "atari": atari}}
+    atari = {"evaluation_epsilon": 0.0, **(wrappers["atari"] or {})}
+    played = {"clip_rewards": False, "terminal_on_life_loss": False, "epsilon": atari["evaluation_epsilon"]}
+    return {**kwargs, "wrappers": {**wrappers, "atari": {**atari, **played}}}
 
 
 def image_stack(env: Env) -> int:
