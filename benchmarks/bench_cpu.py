@@ -36,6 +36,7 @@ class Task:
     settings: list[str]
     peers: list[Peer]
     stretch: int = 400  # environment steps of a turn
+    warm_up: int = 400  # and before the first one
 
 
 COMMON = ["learning_starts=200", "batch_size=256"]  # both sides call them so
@@ -76,7 +77,7 @@ TASKS = {
             Peer("tianshou", "REDQ", [*COMMON, "ensemble_size=10", "subset_size=2", "updates_per_step=20"],
                  "side_tianshou.py"),
         ],
-        stretch=60,
+        stretch=20, warm_up=230,  # of 20 updates each
     ),
 }  # fmt: skip
 
@@ -103,7 +104,7 @@ class Side:
 
 def compare(name: str, peer_python: str, rounds: int, stretch: int | None) -> list[dict[str, object]]:
     task = TASKS[name]
-    turns = [task.env_id, "400", str(stretch or task.stretch)]
+    turns = [task.env_id, str(task.warm_up), str(stretch or task.stretch)]
     sides = [Side(sys.executable, "side_ours.py", [task.algo, *turns, *task.settings])]
     try:
         for peer in task.peers:

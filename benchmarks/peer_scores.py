@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -75,17 +75,25 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     words = parser.parse_args()
     names = PEERS if "all" in words.names else words.names
+    done: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     with ThreadPoolExecutor(words.jobs) as pool:
         waiting = {
-            name: [pool.submit(one_seed, words.peer_python, peer_settings(name), seed) for seed in range(words.seeds)]
+            pool.submit(one_seed, words.peer_python, peer_settings(name), seed): name
             for name in names
+            for seed in range(words.seeds)
         }
-        for name, futures in waiting.items():
-            seeds = [future.result() for future in futures]
-            summary = {kind: summarize([one[kind] for one in seeds]) for kind in ("best", "final")}
-            result = {"name": name, "settings": peer_settings(name), "summary": summary, "seeds": seeds}
-            (words.output / f"peer-{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-            print(f"{name}: best {summary['best']['iqm']:.1f} {summary['best']['interval']}", flush=True)
+        for future in as_completed(waiting):
+            name = waiting[future]
+            done[name].append(future.result())
+            if len(done[name]) == words.seeds:
+                write(name, sorted(done[name], key=lambda one: one["seed"]), words.output)
+
+
+def write(name: str, seeds: list[dict[str, Any]], folder: Path) -> None:
+    summary = {kind: summarize([one[kind] for one in seeds]) for kind in ("best", "final")}
+    result = {"name": name, "settings": peer_settings(name), "summary": summary, "seeds": seeds}
+    (folder / f"peer-{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(f"{name}: best {summary['best']['iqm']:.1f} {summary['best']['interval']}", flush=True)
 
 
 if __name__ == "__main__":

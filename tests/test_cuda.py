@@ -137,9 +137,11 @@ def test_frames_on_the_gpu_are_those_on_the_host(n_step: int) -> None:
 
 @pytest.mark.parametrize("name", ["dqn", "rainbow_dqn"])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_images_learned_by_a_seed_among_many_and_alone(name: str, compiled: bool) -> None:
+def test_images_learned_by_a_seed_among_many_and_alone(name: str, compiled: bool, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     from test_frame_replay import Stream
 
+    # One seed and three take different kernels, whose TF32 products differ in the third digit: here, whole float32.
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     cls, shape = learner_class(name), EnvShape((2, 36, 36), "uint8", 5, True, 2)
     # A large eps: Adam would make a full step of a gradient that is nothing but rounding, for many of 100,000 weights.
     settings = cls.settings_type(hidden_sizes=(32,), batch_size=16, learning_rate=1e-2, adam_eps=1e-2)

@@ -43,6 +43,7 @@ class Choices:
     def apply(self) -> torch.device:
         torch.set_num_threads(self.threads)
         torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = self.tf32  # convolutions
         torch.backends.cudnn.benchmark = False  # it may pick another kernel next time
         if self.device.startswith("cuda:"):
             torch.cuda.set_device(self.device)  # graphs are captured on the current device's stream
