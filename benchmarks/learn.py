@@ -199,6 +199,9 @@ def table(folder: Path) -> str:
             f"{wanted} | {other} | {result['reference']} | {result['train_seconds']:.0f} s | "
             f"{result['engine']['device']} |"
         )
+    stopped = sorted(folder.glob("*-unfinished.json"))
+    if stopped:
+        lines += ["", "Stopped before their end, with curves: " + ", ".join(f"[{p.stem}]({p.name})" for p in stopped)]
     return "\n".join(lines) + "\n"
 
 
