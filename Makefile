@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint wheel-test learn bench-cpu bench-gpu bench-disk kill-campaign fuzz clean
+.PHONY: help setup demo test lint wheel-test docs learn bench-cpu bench-gpu bench-disk kill-campaign fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "rl_training needs Python 3.10 or newer; try make PYTHON=python3.11")'
 	@echo "setup: installing into $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco,box2d,atari,offline,tensorboard]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco,dmc,box2d,atari,offline,tensorboard]'
 	@touch $@
 	@echo "setup: done"
 
@@ -36,6 +36,9 @@ test: lint ## lint, tests and the wheel test: what CI runs
 
 wheel-test: $(STAMP) ## build the wheel and use it away from the checkout
 	@PYTHON=$(BIN)/python scripts/wheel_smoke.sh
+
+docs: $(STAMP) ## write docs/sourcebook.md from docs/methods.yaml and the registry
+	$(BIN)/python scripts/sourcebook.py
 
 learn: $(STAMP) ## the learning proofs (hours on a CPU, minutes on a GPU), results in benchmarks/results
 	$(BIN)/python benchmarks/learn.py all

@@ -20,6 +20,7 @@ def examine() -> list[dict[str, Any]]:
     for package, extra in (
         ("gymnasium", None),
         ("mujoco", "mujoco"),
+        ("dm-control", "dmc"),
         ("Box2D", "box2d"),
         ("ale-py", "atari"),
         ("tensorboard", "tensorboard"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +10,7 @@ import gymnasium as gym
 
 from rl_training.core.checks import UserError, did_you_mean
 from rl_training.envs.atari import check_game, register_games
+from rl_training.envs.control_suite import PREFIX, ControlSuite, register_suite, use_headless_rendering
 from rl_training.envs.wrappers import for_evaluation, parse_wrappers
 
 Env = gym.Env[Any, Any]
@@ -52,9 +51,13 @@ class EnvSource:
     def _from_id(self, kwargs: dict[str, Any]) -> Env:
         if self.env_id.startswith("ALE/"):
             register_games(self.env_id)
+        in_suite = self.env_id.startswith(PREFIX)
+        if in_suite:
+            register_suite(self.env_id)
         try:
             # Our own conformance check runs once before training; Gymnasium's would run at every step.
-            return gym.make(self.env_id, disable_env_checker=True, **kwargs)
+            env = gym.make(self.env_id, disable_env_checker=True, **kwargs)
+            return ControlSuite(env) if in_suite else env
         except gym.error.DependencyNotInstalled as error:
             raise UserError(f"environment {self.env_id} needs a package that is missing: {error}") from error
         except gym.error.Error as error:
@@ -84,10 +87,3 @@ class EnvSource:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
-
-
-def use_headless_rendering() -> None:
-    """Without a display MuJoCo needs EGL and pygame a dummy screen; unset, both fail with a cryptic error."""
-    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        os.environ.setdefault("MUJOCO_GL", "egl")
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+import re
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import gymnasium as gym
@@ -98,6 +100,9 @@ class PixelObservation(ImageWrapper):
             raise UserError(f"env_kwargs.render_mode must be rgb_array for pixels, {name} has {env.render_mode!r}")
         super().__init__(env, 3, resize_shape, frame_stack)
         self.name = name
+        self.picture: Callable[[], Any] = env.render
+        if env.has_wrapper_attr("render_sized"):  # it can draw in that size
+            self.picture = partial(env.get_wrapper_attr("render_sized"), *self.resize_shape)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         _, info = self.env.reset(seed=seed, options=options)
@@ -109,7 +114,7 @@ class PixelObservation(ImageWrapper):
 
     def _frame(self) -> Image:
         try:
-            frame: Any = self.env.render()
+            frame = self.picture()
         except Exception as error:
             raise UserError(f"{self.name} cannot be rendered: {said(error)}") from error
         if not (isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[2] == 3 and frame.dtype == np.uint8):
@@ -143,6 +148,6 @@ def said(error: BaseException) -> str:
         text = one_line(error)
     except Exception:  # PyOpenGL's errors fail to show themselves where there is no GL library
         text = "no details"
-    graphics = "EGL" in type(error).__name__ or any(word in text for word in ("EGL", "OpenGL", "GLFW", "GLContext"))
+    graphics = re.search(r"\begl|EGL|OpenGL|GLFW|GLContext", f"{type(error).__name__} {text}")
     hint = "; rendering MuJoCo without a display needs EGL (Debian: apt-get install libegl1)" if graphics else ""
     return f"{type(error).__name__}: {text}{hint}"

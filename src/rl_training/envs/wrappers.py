@@ -12,6 +12,7 @@ from gymnasium.wrappers import TimeLimit
 from rl_training.core.checks import ConfigError, Problem, UserError, did_you_mean, shown
 from rl_training.core.fields import Condition, at_least, check, parse, setting, within
 from rl_training.envs.atari import EMULATOR_KWARGS, AtariPreprocessing
+from rl_training.envs.control_suite import ControlSuite
 from rl_training.envs.pixels import ActionRepeat, ImageWrapper, PixelObservation
 
 Env = gym.Env[Any, Any]
@@ -144,6 +145,8 @@ def episode_limit(env: Env) -> int | None:
     while isinstance(env, gym.Wrapper):
         if isinstance(env, TimeLimit):
             limits.append(-(-env._max_episode_steps // steps_each))
+        elif isinstance(env, ControlSuite) and env.step_limit is not None:
+            limits.append(-(-env.step_limit // steps_each))
         elif isinstance(env, ActionRepeat):
             steps_each *= env.times
         elif isinstance(env, AtariPreprocessing):
