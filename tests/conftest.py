@@ -25,6 +25,7 @@ SMALL_SETTINGS: dict[str, Any] = {
     "hidden_sizes": (16, 16),
     "learning_starts": 20,
     "num_atoms": 11,
+    "num_cql_samples": 2,
     "num_quantiles": 7,
     "target_update_interval": 10,
     "train_frequency": 1,

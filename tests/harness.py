@@ -68,11 +68,14 @@ def check_reference_script(name: str, output_dir: Path) -> None:
 
 def check_trainer(train: Any, config: Any, updates_per_step: int = 1) -> None:
     """A training function leaves a checkpoint, and metrics that agree with its logs."""
+    from rl_training.algorithms.catalogue import learner_class
+
     result = train(config, run_suffix="smoke")
     assert result.run_dir.parent == config.output_dir and result.run_dir.name.endswith("-smoke")
     assert (result.checkpoint_path / "manifest.json").exists()
     assert result.metrics["global_step"] == config.total_timesteps
-    trained = config.total_timesteps - config.algo_kwargs["learning_starts"]
+    waits = 0 if learner_class(config.algo).offline else config.algo_kwargs["learning_starts"]
+    trained = config.total_timesteps - waits
     assert result.metrics["gradient_steps"] == updates_per_step * trained
     last = [json.loads(line) for line in (result.run_dir / "evaluations.jsonl").read_text().splitlines()][-1]
     assert last["step"] == config.total_timesteps and len(last["returns"]) == config.eval_episodes

@@ -21,9 +21,14 @@ from rl_training.runtime.trainer import train
 GAMMA = 0.8
 # Applied where the algorithm has a setting of that name. The tiny temperature leaves values without entropy.
 SETTINGS: dict[str, Any] = {
+    "actor_learning_rate": None,
+    "actor_schedule": "constant",
     "alpha": 1e-3,
     "batch_size": 32,
+    "bc_alpha": 100.0,  # the recorded actions, which are random, count for little
+    "beta": 10.0,
     "buffer_capacity": 400,
+    "cql_alpha": 1e-3,  # values without a penalty
     "critic_hidden_sizes": (16,),
     "dataset_kind": "random",
     "dataset_size": 400,
@@ -33,7 +38,10 @@ SETTINGS: dict[str, Any] = {
     "hidden_sizes": (16,),
     "learning_rate": 1e-2,
     "learning_starts": 100,
+    "normalize_observations": False,
+    "num_cql_samples": 2,
     "num_quantiles": 16,
+    "reward_scale": 1.0,
     "target_update_interval": 10,
     "tau": 0.1,
     "train_frequency": 1,

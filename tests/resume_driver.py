@@ -42,7 +42,7 @@ def die(session: Session, place: str) -> None:
         "place": place,
         "step": session.step,
         "updates": session.gradient_steps,
-        "added": session.replay.added,
+        "added": session.replay.added if session.replay is not None else 0,
         "open_lengths": session.episodes.open_lengths.tolist(),
         "since_training": session.since_training,
         "into_a_delay": [session.gradient_steps % phase.every for phase in session.learner.engine.phases],

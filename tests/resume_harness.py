@@ -53,7 +53,7 @@ PACKAGES = {"mujoco": "mujoco", "box2d": "Box2D"}  # what a family of environmen
 # --- what is run ------------------------------------------------------------------------------------------------------
 def environments(cls: type[Learner]) -> dict[str, tuple[str, dict[str, Any]]]:
     """One of every family of environments with the algorithm's kind of actions; there is no discrete MuJoCo one."""
-    if cls.image_observations:
+    if cls.image_observations or cls.offline:
         return {"classic": ("CartPole-v1" if cls.discrete_actions else "Pendulum-v1", {})}
     if cls.discrete_actions:
         return {"classic": ("CartPole-v1", {}), "box2d": ("LunarLander-v3", {})}
@@ -205,6 +205,8 @@ def tensors_of(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
 
 def replay_of(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     """What the ring holds, oldest first: where segments were cut depends on where checkpoints fell."""
+    if not checkpoint.names("replay_"):
+        return {}
     config = config_from_dict(checkpoint.state["config"], allow_module_env=True)
     settings = parse(learner_class(config.algo).settings_type, config.algo_kwargs)
     shape = LocalStepper(EnvSource(config.env_id, dict(config.env_kwargs)), 1).shape

@@ -25,6 +25,8 @@ from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.runtime.workflows import resume_training
 
 CASES = [(algo, family) for algo in algorithm_names() for family in environments(learner_class(algo))]
+ONLINE = [algo for algo in algorithm_names() if not learner_class(algo).offline]
+OFFLINE = [algo for algo in algorithm_names() if learner_class(algo).offline]
 CAPACITY, LEARNING_STARTS, EVERY = 64, 27, 23  # of the ring; of learning; between checkpoints
 Where = dict[str, Any]
 # What the run is cut by, and what must be true of that moment.
@@ -48,9 +50,13 @@ CUTS: dict[str, tuple[dict[str, Any], Callable[[Where], bool]]] = {
         lambda cut: cut["added"] > CAPACITY and cut["added"] % CAPACITY != 0,
     ),
     "during an evaluation": ({"at": "evaluation", "n": 9}, lambda cut: cut["place"] == "evaluation"),
-    "during a save": ({"at": "save", "call": "fsync", "n": 5}, lambda cut: cut["step"] == 24),
+    "during a save": ({"at": "save", "call": "fsync", "n": 5}, lambda cut: cut["step"] in (23, 24)),
     "during a rotation": ({"at": "save", "call": "unlink", "n": 2}, lambda cut: cut["step"] > 2 * EVERY),
 }
+
+
+# Of environments and their replay: offline there are none, and nothing waits.
+ONLINE_CUTS = ("before learning", "mid-episode", "at an episode's end", "after the ring wrapped")
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +83,10 @@ def whole(forks: Forks, tmp_path_factory) -> Callable[..., Path]:
 def matrix() -> Iterator[Any]:
     """Every cut for every entry and family; the default run has them all where starting is cheap, and the rest slow."""
     for algo, family in CASES:
-        delayed = hasattr(learner_class(algo).settings_type, "policy_delay")
+        cls = learner_class(algo)
+        delayed = hasattr(cls.settings_type, "policy_delay")
         for cut in CUTS:
-            if "delayed" in cut and not delayed:
+            if ("delayed" in cut and not delayed) or (cls.offline and cut in ONLINE_CUTS):
                 continue
             quick = family == "classic" or cut in ("mid-episode", "at an episode's end", "during an evaluation")
             yield pytest.param(algo, family, cut, marks=() if quick else pytest.mark.slow)
@@ -99,13 +106,13 @@ def test_cut_again_and_again(forks, whole, algo: str, tmp_path: Path) -> None:
     forks.cut(make_config(algo), tmp_path, at="step", n=13)
     forks.cut_again(tmp_path, at="save", n=8)
     forks.cut_again(tmp_path, at="evaluation", n=3)
-    forks.cut_again(tmp_path, at="step", n=71, save=True)
+    stood = forks.cut_again(tmp_path, at="step", n=71, save=True)
     where = forks.cut_again(tmp_path, at="step", n=72)
-    assert where["step"] == 74  # the resumed run stood at 72 and was killed at its first step
+    assert 0 < where["step"] - stood["step"] <= 2  # the resumed run was killed at its first step
     assert compare_runs(whole(algo), forks.resume(tmp_path)) == []
 
 
-@pytest.mark.parametrize("algo", algorithm_names())
+@pytest.mark.parametrize("algo", ONLINE)  # offline, every step is an update
 def test_rows_between_two_updates(forks, algo: str, tmp_path: Path) -> None:
     """What a row says must not depend on whether this process has made an update yet."""
     config = make_config(algo, wanted={"train_frequency": 50})
@@ -116,7 +123,7 @@ def test_rows_between_two_updates(forks, algo: str, tmp_path: Path) -> None:
 
 
 # The comparison is the same for all: one entry for each kind of actions shows that it sees.
-WITNESSES = list({learner_class(algo).discrete_actions: algo for algo in reversed(algorithm_names())}.values())
+WITNESSES = [*{learner_class(algo).discrete_actions: algo for algo in reversed(ONLINE)}.values(), *OFFLINE[:1]]
 # One piece of state forgotten on resume: the comparison must notice each, or it proves nothing.
 FORGOTTEN: dict[str, tuple[dict[str, Any], str]] = {
     "nothing": ({}, ""),
@@ -132,11 +139,14 @@ FORGOTTEN: dict[str, tuple[dict[str, Any], str]] = {
     "the metrics' mean": ({"zero": "metric_sum."}, "metrics.jsonl"),
     "the replay's rewards": ({"zero": "rewards"}, "learner.safetensors:params."),
 }
+ONLINE_STATE = ("the update's phase", "an episode", "the replay's rewards")
 
 
 @pytest.mark.parametrize("what", FORGOTTEN)
 @pytest.mark.parametrize("algo", WITNESSES)
 def test_what_is_forgotten_is_noticed(forks, whole, cut_mid_way, algo: str, what: str, tmp_path: Path) -> None:
+    if learner_class(algo).offline and what in ONLINE_STATE:
+        pytest.skip("an offline run has none")
     control, where = FORGOTTEN[what]
     shutil.copytree(cut_mid_way(algo), tmp_path, dirs_exist_ok=True)
     differences = compare_runs(whole(algo), forks.resume(tmp_path, control))
@@ -162,7 +172,8 @@ def cut_mid_way(forks: Forks, tmp_path_factory) -> Callable[[str], Path]:
     def run(algo: str) -> Path:
         if algo not in made:
             made[algo] = tmp_path_factory.mktemp("cut")
-            where = forks.cut(make_config(algo), made[algo], at="mid_episode", n=57, save=True)
+            at = "step" if learner_class(algo).offline else "mid_episode"
+            where = forks.cut(make_config(algo), made[algo], at=at, n=57, save=True)
             assert where["step"] < 69 and where["updates"] > 0  # before the next checkpoint is due
         return made[algo]
 
@@ -181,8 +192,8 @@ def test_going_on_from_an_older_checkpoint(forks, whole, cut_mid_way, tmp_path: 
     assert compare_runs(whole(algo), forks.resume(tmp_path)) == []
 
 
-def test_going_on_in_another_directory(forks, whole, cut_mid_way, tmp_path: Path) -> None:
-    algo = algorithm_names()[-1]
+@pytest.mark.parametrize("algo", [ONLINE[-1], OFFLINE[-1]])
+def test_going_on_in_another_directory(forks, whole, cut_mid_way, algo: str, tmp_path: Path) -> None:
     source = run_dir_in(cut_mid_way(algo))
     before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file() and path.name != ".lock"}
     words = ["resume", str(source), "--quiet", "--output-dir", "runs"]

@@ -1,4 +1,4 @@
-"""IQL's and BC's losses and updates against numbers worked out by hand."""
+"""IQL's losses and updates against numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from test_sac_update import random_batch
 from torch import Tensor, nn
 from torch.distributions import Normal
 
-from rl_training.algorithms import BC, IQL, iql_loss
+from rl_training.algorithms import IQL, iql_loss
 from rl_training.algorithms.iql import IQLSettings, advantage_weights
 from rl_training.algorithms.losses import expectile_error
 from rl_training.models import MLPIQLModel
-from rl_training.models.mlp_iql import ClippedGaussianModel
 from rl_training.models.parts import StackedLinear, gaussian_log_density
 
 METRICS = {"critic_loss", "value_loss", "actor_loss", "target_q_mean", "advantage_weight_mean"}
@@ -253,26 +252,8 @@ def test_layers_start_orthogonal() -> None:
             assert not layer.bias.any()
 
 
-# --- behaviour cloning ---------------------------------------------------------------------------------------------
-def test_cloning_finds_the_mean_and_the_spread_of_the_data() -> None:
-    """Actions are 0.4 * obs + 0.1 * noise: that is what the policy learns."""
-    torch.manual_seed(0)
-    learner = BC(model=ClippedGaussianModel(1, 1, (32,)), learning_rate=1e-2)
-    obs = torch.rand(512, 1) * 2 - 1
-    noise = torch.randn(512, 1)
-    batch = {"obs": obs, "actions": 0.4 * obs + 0.1 * noise, "rewards": obs, "next_obs": obs, "dones": obs * 0}
-    for _ in range(400):
-        metrics = learner.update(batch).metrics
-    probe = torch.tensor([[-0.8], [0.0], [0.8]])
-    torch.testing.assert_close(
-        learner.model.sample_actions(probe, deterministic=True).actions, 0.4 * probe, atol=0.05, rtol=0
-    )
-    assert metrics["std"] == pytest.approx(0.1, abs=0.02)
-
-
-@pytest.mark.parametrize("cls", [BC, IQL])
-def test_seeds_together_are_each_alone(cls: Any) -> None:
-    check_seeds_together(cls, hidden_sizes=(16, 16), batch_size=8, learning_rate=1e-2)
+def test_seeds_together_are_each_alone() -> None:
+    check_seeds_together(IQL, hidden_sizes=(16, 16), batch_size=8, learning_rate=1e-2)
 
 
 def test_defaults_are_the_authors() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.algorithms import DQN, TD3
+from rl_training.algorithms import DQN, TD3, TD3BC
 from rl_training.algorithms.base import Learner
 from rl_training.algorithms.td3 import TD3Settings
 from rl_training.core.types import EnvShape, TrainResult
@@ -100,15 +100,14 @@ def test_fixed_statistics_serve_every_seed() -> None:
     assert group["scale"].tolist() == [[4.0, 5.0, 6.0]] * 2
 
 
-def test_an_algorithm_may_clip_nothing() -> None:
-    class Unclipped(TD3):
-        observation_limit = float("inf")
-
-    learner = Unclipped(model=MLPTD3Model(3, 1, ()), normalize_observations=True)
+def test_by_a_data_set_nothing_is_clipped_or_counted() -> None:
+    learner = TD3BC(model=MLPTD3Model(3, 1, ()))
     assert learner.normalizer is not None
     learner.normalizer.fix(learner.engine, np.zeros(3), np.full(3, 100.0))
     seen = learner.normalizer.normalized(learner.engine.seed_groups(0), torch.tensor([[1.0, -2.0, 0.1]]))
     torch.testing.assert_close(seen, torch.tensor([[100.0, -200.0, 10.0]]))
+    learner.observe(np.ones((1, 1, 3), np.float32))
+    assert learner.engine.groups()["normalizer"]["mean"].tolist() == [[0.0, 0.0, 0.0]]
 
 
 def test_images_are_refused() -> None:

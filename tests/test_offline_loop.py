@@ -12,8 +12,7 @@ import pytest
 import torch
 from conftest import make_quick_config
 
-from rl_training.algorithms import catalogue
-from rl_training.algorithms.catalogue import DIRECT_ONLY
+from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.algorithms.iql import IQLSettings
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
@@ -29,17 +28,12 @@ from rl_training.runtime.recipes import record_random
 from rl_training.runtime.trainer import train
 from rl_training.runtime.workflows import resume_training
 
-
-@pytest.fixture(autouse=True)
-def registered(monkeypatch) -> None:
-    """As they will be once every contract holds for them."""
-    monkeypatch.setattr(catalogue, "ALGORITHMS", {**catalogue.ALGORITHMS, **DIRECT_ONLY})
+OFFLINE = [name for name in algorithm_names() if learner_class(name).offline]
 
 
 def config(tmp_path: Path, algo: str = "iql", algo_kwargs: dict[str, Any] | None = None, **changes: Any) -> Any:
-    settings = {"num_cql_samples": 2} if algo == "cql" else {}
     values = {"total_timesteps": 47, "checkpoint_interval": 13, "log_interval": 7, "eval_episodes": 0, **changes}
-    return make_quick_config(algo, tmp_path, {**settings, **(algo_kwargs or {})}, **values)
+    return make_quick_config(algo, tmp_path, algo_kwargs, **values)
 
 
 def learner_bits(result: Any) -> dict[str, bytes]:
@@ -59,7 +53,7 @@ class StopAt(Callback):
         return session.step < self.step
 
 
-@pytest.mark.parametrize("algo", DIRECT_ONLY)
+@pytest.mark.parametrize("algo", OFFLINE)
 def test_a_run_from_a_recipe_trains_evaluates_and_exports(algo: str, tmp_path: Path) -> None:
     result = train(config(tmp_path, algo, eval_episodes=1), show_progress=False)
     assert result.metrics["global_step"] == result.metrics["gradient_steps"] == 47
@@ -71,7 +65,7 @@ def test_a_run_from_a_recipe_trains_evaluates_and_exports(algo: str, tmp_path: P
     assert about["sha256"] == record_random(EnvSource("Pendulum-v1"), 64, seed=0).sha256()
 
 
-@pytest.mark.parametrize("algo", DIRECT_ONLY)
+@pytest.mark.parametrize("algo", OFFLINE)
 @pytest.mark.parametrize("cut", [4, 13, 29])
 def test_a_cut_run_ends_with_the_same_bits(algo: str, cut: int, tmp_path: Path) -> None:
     whole = train(config(tmp_path / "whole", algo), show_progress=False)

@@ -136,6 +136,7 @@ def test_extended_equals_longer_from_the_start(forks, algo: str, tmp_path: Path)
     """Where nothing is scheduled towards the end of the run."""
     wanted = {
         "learning_rate_schedule": "constant",
+        "actor_schedule": "constant",
         "epsilon_start": 0.3,
         "epsilon_end": 0.3,
         "prioritized_beta_start": 1.0,

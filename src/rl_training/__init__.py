@@ -8,16 +8,34 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from rl_training.api import C51DQN, DQN, QRDQN, REDQ, SAC, TD3, TQC, ManagedAlgorithm, RainbowDQN
+    from rl_training.api import (
+        BC,
+        C51DQN,
+        CQL,
+        DQN,
+        IQL,
+        QRDQN,
+        REDQ,
+        SAC,
+        TD3,
+        TD3BC,
+        TQC,
+        ManagedAlgorithm,
+        RainbowDQN,
+    )
     from rl_training.experiment.config import TrainConfig
 
 __all__ = [
+    "BC",
     "C51DQN",
+    "CQL",
     "DQN",
+    "IQL",
     "QRDQN",
     "REDQ",
     "SAC",
     "TD3",
+    "TD3BC",
     "TQC",
     "ManagedAlgorithm",
     "RainbowDQN",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from rl_training.algorithms.catalogue import ALGORITHMS, DIRECT_ONLY
+from rl_training.algorithms.catalogue import ALGORITHMS
 
 if TYPE_CHECKING:
     from rl_training.algorithms.bc import BC
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rl_training.algorithms.redq import REDQ, redq_loss
     from rl_training.algorithms.sac import SAC, sac_loss
     from rl_training.algorithms.td3 import TD3
+    from rl_training.algorithms.td3_bc import TD3BC
     from rl_training.algorithms.tqc import TQC, tqc_loss
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "REDQ",
     "SAC",
     "TD3",
+    "TD3BC",
     "TQC",
     "RainbowDQN",
     "cql_loss",
@@ -42,7 +44,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    for place in (*ALGORITHMS.values(), *DIRECT_ONLY.values()):
+    for place in ALGORITHMS.values():
         module, _, cls = place.partition(":")
         if name in (cls, module.rpartition(".")[2] + "_loss"):
             return getattr(importlib.import_module(module), name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -24,6 +25,8 @@ from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Metrics, Noise,
 from rl_training.engine.training import Training
 
 Array = NDArray[Any]
+OBSERVATION_LIMIT = 10.0  # normalised observations beyond it are clipped, as in VecNormalize
+STD_FLOOR = 1e-3  # added to a data set's standard deviations, as in the authors' code of TD3+BC
 __all__ = [
     "ROW_ERRORS",
     "Batch",
@@ -47,9 +50,9 @@ class Learner:
     discrete_actions: ClassVar[bool] = False
     image_observations: ClassVar[bool] = False  # images instead of vectors
     any_observations: ClassVar[bool] = False  # images or vectors: the networks are made to fit
+    offline: ClassVar[bool] = False  # learns from a data set; its settings are `OfflineSettings`
     settings_type: ClassVar[type[OffPolicySettings]] = OffPolicySettings
     targets: ClassVar[Mapping[str, str]] = {}  # target group -> the group it follows
-    observation_limit: ClassVar[float] = 10.0  # normalised observations beyond it are clipped, as in VecNormalize
     target_phase: ClassVar[int] = 0  # the phase whose updates move the targets, where they follow by `tau`
 
     def __init__(
@@ -186,8 +189,13 @@ class Learner:
 
     def observe(self, obs: Array) -> None:
         """(seeds, rows, *obs): the loop shows every observation once, in order, before acting on it."""
-        if self.normalizer is not None:
+        if self.normalizer is not None and self.normalizer.running:
             self.normalizer.observe(obs, self.engine)
+
+    def fix_observations(self, mean: Array, std: Array) -> None:
+        """Normalise by a data set's statistics from now on, if observations are normalised."""
+        if self.normalizer is not None:
+            self.normalizer.fix(self.engine, mean, 1 / (std + STD_FLOOR))
 
     # --- learning ------------------------------------------------------------------------------------------------
     def set_progress(self, progress: float) -> None:
@@ -274,7 +282,9 @@ class Learner:
             return None
         obs_dim = self.model.obs_dim
         require(isinstance(obs_dim, int), "normalize_observations", "false for images")
-        return ObservationNormalizer(len(self.seeds), int(obs_dim), self.observation_limit)  # type: ignore[arg-type]
+        # Statistics that run along know too little at first to be trusted far; those of a data set know it all.
+        limit = math.inf if self.offline else OBSERVATION_LIMIT
+        return ObservationNormalizer(len(self.seeds), int(obs_dim), limit, running=not self.offline)  # type: ignore[arg-type]
 
     def _tie_model(self) -> None:
         """The first seed's model shares the engine's memory, so it is always up to date."""

@@ -29,6 +29,7 @@ def behavior_log_density(actor: Any, params: Any, batch: Batch) -> Tensor:
 class BC(Learner):
     name = "bc"
     title = "Behaviour cloning"
+    offline = True
     settings_type: ClassVar[type[OffPolicySettings]] = BCSettings
 
     @classmethod

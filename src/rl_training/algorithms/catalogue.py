@@ -20,12 +20,10 @@ ALGORITHMS = {
     "td3": "rl_training.algorithms.td3:TD3",
     "tqc": "rl_training.algorithms.tqc:TQC",
     "redq": "rl_training.algorithms.redq:REDQ",
-}
-# Not listed yet: they train (tests/test_offline_loop.py), but not every contract of the listed ones is shown for them.
-DIRECT_ONLY = {
     "bc": "rl_training.algorithms.bc:BC",
     "iql": "rl_training.algorithms.iql:IQL",
     "cql": "rl_training.algorithms.cql:CQL",
+    "td3_bc": "rl_training.algorithms.td3_bc:TD3BC",
 }
 ENTRY_POINT_GROUP = "rl_training.algorithms"
 

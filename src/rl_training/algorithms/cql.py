@@ -53,6 +53,7 @@ def cql_loss(values: Mapping[str, Any]) -> Metrics:
 class CQL(SAC):
     name = "cql"
     title = "Conservative Q-learning"
+    offline = True
     settings_type = CQLSettings
 
     def scalars(self) -> dict[str, dict[str, float]]:

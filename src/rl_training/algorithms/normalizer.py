@@ -26,8 +26,8 @@ EPSILON = 1e-8  # added to the variance: a number that never changes stays what 
 class ObservationNormalizer:
     """Welford's running mean and variance for each seed, in float64 and in the order of collection."""
 
-    def __init__(self, seeds: int, obs_dim: int, limit: float) -> None:
-        self.limit = limit  # early statistics know too little to be trusted further
+    def __init__(self, seeds: int, obs_dim: int, limit: float, running: bool = True) -> None:
+        self.limit, self.running = limit, running
         self.count = 0  # observations of each seed: they run in lockstep
         self.mean = np.zeros((seeds, obs_dim))
         self.squares = np.zeros((seeds, obs_dim))  # sums of squared deviations from the mean

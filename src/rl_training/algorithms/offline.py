@@ -13,12 +13,13 @@ from rl_training.core.fields import above, at_least, one_of, setting
 
 @dataclass(frozen=True)
 class OfflineSettings(OffPolicySettings):
-    learning_starts: int = setting(0, at_least(0))  # there is nothing to wait for
+    learning_starts: int = setting(256, at_least(0))  # of no use before environments are played in
+    normalize_observations: bool = setting(False)  # by the mean and standard deviation of the data set
     dataset_kind: str = setting("random", one_of("random", "policy", "file"))
     dataset_size: int = setting(10_000, at_least(2))  # transitions that a recipe makes
     dataset_seed: int = setting(0, at_least(0))
     dataset_path: Path | None = None  # for `file`: npz, HDF5, a Minari set, or a run (its replay)
-    dataset_agent: Path | None = None  # for `policy`: who plays
+    dataset_agent: Path | None = None  # for `policy`: who plays; `agents/pendulum.safetensors` comes with the package
     dataset_noise: float = setting(0.0, at_least(0))  # for `policy`: see `rl-training data record --noise`
     # return_range: 1000 / (the largest return of a trajectory - the smallest), as IQL's authors do for locomotion
     reward_scale: float | Literal["return_range"] = setting(1.0, above(0))
@@ -29,7 +30,6 @@ class OfflineSettings(OffPolicySettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.dataset_seed < 2**31, "dataset_seed", f"< 2**31, got {self.dataset_seed}")
-        require(not self.normalize_observations, "normalize_observations", "false for offline algorithms")
         for kind, name in (("file", "dataset_path"), ("policy", "dataset_agent")):
             given = getattr(self, name) is not None
             require(given or self.dataset_kind != kind, name, f"given when dataset_kind is {kind}")

@@ -61,10 +61,15 @@ class TD3(Learner):
         return loss, {"critic_loss": loss, "target_q_mean": target.mean()}
 
     def actor_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        action = self.networks["actor"](groups["actor"], batch["obs"])
-        first = {name: stacked[:1] for name, stacked in groups["critic"].items()}  # the second critic has no say
-        loss = -self.networks["critic"](first, batch["obs"], action).mean()
+        _, value = self.policy_value(groups, batch)
+        loss = -value.mean()
         return loss, {"actor_loss": loss}
+
+    def policy_value(self, groups: Groups, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The policy's actions, and what the first critic says of them: the second has no say."""
+        action = self.networks["actor"](groups["actor"], batch["obs"])
+        first = {name: stacked[:1] for name, stacked in groups["critic"].items()}
+        return action, self.networks["critic"](first, batch["obs"], action)
 
     def greedy(self, groups: Groups, obs: Tensor) -> Tensor:
         return self.networks["actor"](groups["actor"], obs)  # type: ignore[no-any-return]

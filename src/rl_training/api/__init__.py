@@ -1,6 +1,20 @@
 """Agents that manage their own runs: learn, evaluate, predict, save, load, resume."""
 
-from rl_training.api.algorithms import C51DQN, DQN, QRDQN, REDQ, SAC, TD3, TQC, RainbowDQN
+from rl_training.api.algorithms import BC, C51DQN, CQL, DQN, IQL, QRDQN, REDQ, SAC, TD3, TD3BC, TQC, RainbowDQN
 from rl_training.api.managed import ManagedAlgorithm
 
-__all__ = ["C51DQN", "DQN", "QRDQN", "REDQ", "SAC", "TD3", "TQC", "ManagedAlgorithm", "RainbowDQN"]
+__all__ = [
+    "BC",
+    "C51DQN",
+    "CQL",
+    "DQN",
+    "IQL",
+    "QRDQN",
+    "REDQ",
+    "SAC",
+    "TD3",
+    "TD3BC",
+    "TQC",
+    "ManagedAlgorithm",
+    "RainbowDQN",
+]

@@ -33,3 +33,19 @@ class TQC(ManagedAlgorithm):
 
 class REDQ(ManagedAlgorithm):
     algo_name = "redq"
+
+
+class BC(ManagedAlgorithm):
+    algo_name = "bc"
+
+
+class IQL(ManagedAlgorithm):
+    algo_name = "iql"
+
+
+class CQL(ManagedAlgorithm):
+    algo_name = "cql"
+
+
+class TD3BC(ManagedAlgorithm):
+    algo_name = "td3_bc"

@@ -43,7 +43,7 @@ def starting_notices(
         notices.append(envs.note)
     if record.values["resume"] == "inexact":
         notices.append(f"resume: inexact ({record.values['resume_note']})")
-    if settings.learning_starts >= config.total_timesteps:
+    if envs is not None and settings.learning_starts >= config.total_timesteps:
         notices.append(
             f"learning_starts ({settings.learning_starts}) is not below total_timesteps "
             f"({config.total_timesteps}): nothing will be learned"

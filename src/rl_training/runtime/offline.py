@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +12,14 @@ from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError
 from rl_training.core.types import EnvShape
 from rl_training.data.offline_dataset import ResidentData, TransitionDataset
+from rl_training.data.storage import Array, blocks
 from rl_training.data.summary import trajectory_returns
 from rl_training.data.transitions import Transitions
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict
 from rl_training.experiment.checkpointing import Checkpoint
+from rl_training.resources import find_packaged_asset
 from rl_training.runtime.agents import load_agent
 from rl_training.runtime.datasets import load_data, training_data
 from rl_training.runtime.recipes import record_policy, record_random
@@ -93,7 +94,8 @@ def _transitions(settings: OfflineSettings, source: EnvSource) -> tuple[Transiti
     if settings.dataset_kind == "random":
         return record_random(source, size, seed), f"the recording of {source.env_id}"
     assert settings.dataset_agent is not None
-    agent = load_agent(settings.dataset_agent)
+    packaged = None if settings.dataset_agent.exists() else find_packaged_asset(settings.dataset_agent)
+    agent = load_agent(packaged or settings.dataset_agent)
     return record_policy(agent, source, size, seed, settings.dataset_noise), f"the recording of {source.env_id}"
 
 
@@ -124,18 +126,21 @@ def own_spaces(transitions: Transitions, where: str) -> tuple[ObservationCodec, 
     return ObservationCodec(observation), ActionCodec(gymnasium.spaces.Box(-1.0, 1.0, actions.shape[1:], np.float32))
 
 
+def observation_statistics(dataset: TransitionDataset) -> tuple[Array, Array]:
+    """Mean and standard deviation of the observations, in float64 and without a copy of them all."""
+    obs = dataset.obs.numpy()
+    mean = sum(obs[rows].sum(0, dtype=np.float64) for rows in blocks(obs)) / len(obs)
+    squares = sum(np.square(obs[rows] - mean).sum(0) for rows in blocks(obs))
+    return mean, np.sqrt(squares / len(obs))
+
+
 def run_offline(session: Session, data: ResidentData) -> None:
     learner = session.learner
     captured = learner.device.type == "cuda"
     while session.running():
-        count = session.updates_until(SAME_RATE)
-        learner.set_progress((session.step - session.step % SAME_RATE) / session.horizon)
         # On the host one at a time: batches drawn together would depend on what else falls due in between.
-        for burst in _bursts(count, captured):
-            learner.train(data, burst, session.step + count)
+        count = session.updates_until(SAME_RATE) if captured else 1
+        learner.set_progress((session.step - session.step % SAME_RATE) / session.horizon)
+        learner.train(data, count, session.step + count)
         session.count_updates(count)
         session.after_step()
-
-
-def _bursts(count: int, captured: bool) -> Sequence[int]:
-    return [count] if captured else [1] * count

@@ -30,7 +30,7 @@ from rl_training.runtime.closing import write_video_and_report
 from rl_training.runtime.fitting import check_data_memory, check_fit, check_same_spaces, parse_settings
 from rl_training.runtime.notices import NOT_REPLAYABLE, recorded_choices, starting_notices
 from rl_training.runtime.off_policy import run_off_policy
-from rl_training.runtime.offline import OfflineData, prepare_offline, run_offline
+from rl_training.runtime.offline import OfflineData, observation_statistics, prepare_offline, run_offline
 from rl_training.runtime.run_state import check_metrics
 from rl_training.runtime.saving import Saver, restore
 from rl_training.runtime.session import Session, TrainingFailure
@@ -192,6 +192,8 @@ def _execute(
                 check_metrics(resumed, learner, data)
             if resumed is None and envs is not None:
                 envs.reset_all()
+            if resumed is None and offline is not None and settings.normalize_observations:
+                learner.fix_observations(*observation_statistics(offline.dataset))
             if not exact:
                 record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
                 notices.append(f"resume: inexact ({NOT_REPLAYABLE}); the open episodes start afresh")

@@ -1,0 +1,35 @@
+"""TD3+BC: Fujimoto and Gu, "A Minimalist Approach to Offline Reinforcement Learning", 2021: TD3 whose actor also stays
+near the recorded actions, on standardised observations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from rl_training.algorithms.base import Batch, Groups, Metrics, Noise
+from rl_training.algorithms.offline import OfflineSettings
+from rl_training.algorithms.td3 import TD3, TD3Settings
+from rl_training.core.fields import above, setting
+
+
+@dataclass(frozen=True)
+class TD3BCSettings(OfflineSettings, TD3Settings):
+    # Defaults: the authors' code (sfujim/TD3_BC TD3_BC.py, main.py). AntMaze: reward_shift -1 (CORL).
+    bc_alpha: float = setting(2.5, above(0))  # how much the critic's word weighs against the recorded actions
+    normalize_observations: bool = setting(True)
+
+
+class TD3BC(TD3):
+    name = "td3_bc"
+    title = "TD3 with behaviour cloning"
+    offline = True
+    settings_type = TD3BCSettings
+
+    def actor_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
+        action, value = self.policy_value(groups, batch)
+        # Values of any size weigh the same; were the mean not detached, the actor could shrink it instead of learning.
+        weight = self.settings.bc_alpha / value.abs().mean().detach()
+        cloning = (action - batch["actions"]).square().mean()
+        loss = cloning - weight * value.mean()
+        return loss, {"actor_loss": loss, "bc_loss": cloning, "q_weight": weight}
