@@ -75,13 +75,14 @@ def whole(forks: Forks, tmp_path_factory) -> Callable[..., Path]:
 
 
 def matrix() -> Iterator[Any]:
-    """Every cut for every entry and family; the default run has them all where starting is cheap, and the rest slow."""
+    """Every cut for every entry and family; the default run has them all where steps are cheap, and the rest slow."""
     for algo, family in CASES:
         delayed = hasattr(learner_class(algo).settings_type, "policy_delay")
+        cheap = family == "classic" and not learner_class(algo).image_observations
         for cut in CUTS:
             if "delayed" in cut and not delayed:
                 continue
-            quick = family == "classic" or cut in ("mid-episode", "at an episode's end", "during an evaluation")
+            quick = cheap or "delayed" in cut or cut in ("mid-episode", "at an episode's end", "during an evaluation")
             yield pytest.param(algo, family, cut, marks=() if quick else pytest.mark.slow)
 
 

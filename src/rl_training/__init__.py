@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from rl_training.api import C51DQN, DQN, QRDQN, REDQ, SAC, TD3, TQC, ManagedAlgorithm, RainbowDQN
+    from rl_training.api import C51DQN, DQN, QRDQN, REDQ, SAC, TD3, TQC, DrQ, DrQv2, ManagedAlgorithm, RainbowDQN
     from rl_training.experiment.config import TrainConfig
 
 __all__ = [
@@ -19,6 +19,8 @@ __all__ = [
     "SAC",
     "TD3",
     "TQC",
+    "DrQ",
+    "DrQv2",
     "ManagedAlgorithm",
     "RainbowDQN",
     "TrainConfig",

@@ -20,11 +20,12 @@ from rl_training.engine.acting import Acting
 from rl_training.engine.engine import LARGEST_COUNT, Engine
 from rl_training.engine.groups import Params
 from rl_training.engine.networks import Network, has_convolutions
-from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Metrics, Noise, NoiseSpec, Phase, Source
+from rl_training.engine.phases import CARRIED, ROW_ERRORS, Batch, Groups, Metrics, Noise, NoiseSpec, Phase, Source
 from rl_training.engine.training import Training
 
 Array = NDArray[Any]
 __all__ = [
+    "CARRIED",
     "ROW_ERRORS",
     "Batch",
     "Groups",

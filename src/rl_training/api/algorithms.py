@@ -33,3 +33,11 @@ class TQC(ManagedAlgorithm):
 
 class REDQ(ManagedAlgorithm):
     algo_name = "redq"
+
+
+class DrQ(ManagedAlgorithm):
+    algo_name = "drq"
+
+
+class DrQv2(ManagedAlgorithm):
+    algo_name = "drqv2"
