@@ -21,6 +21,7 @@ from typing import Any
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
+import image_envs  # noqa: F401  registers what the sweeps train on
 import torch
 
 from rl_training.cli import main

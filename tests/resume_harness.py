@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from conftest import make_quick_config
+from conftest import make_quick_config, small_env
 from harness import ROOT
 
 from rl_training.algorithms.base import Learner
@@ -54,7 +54,7 @@ PACKAGES = {"mujoco": "mujoco", "box2d": "Box2D"}  # what a family of environmen
 def environments(cls: type[Learner]) -> dict[str, tuple[str, dict[str, Any]]]:
     """One of every family of environments with the algorithm's kind of actions; there is no discrete MuJoCo one."""
     if cls.image_observations or cls.offline:
-        return {"classic": ("CartPole-v1" if cls.discrete_actions else "Pendulum-v1", {})}
+        return {"classic": (small_env(cls)[0], {})}
     if cls.discrete_actions:
         return {"classic": ("CartPole-v1", {}), "box2d": ("LunarLander-v3", {})}
     return {
@@ -103,10 +103,11 @@ def wait_for(path: Path, process: subprocess.Popen[bytes] | None = None, seconds
 
 
 def start_program(words: list[str], cwd: Path, log: Path) -> subprocess.Popen[bytes]:
-    """`rl-training WORDS` as a process of its own, in its own group."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"}
+    """`rl-training WORDS` as a process of its own, in its own group, that knows the tests' environments."""
+    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}", "NO_COLOR": "1"}
     with log.open("ab") as output:
-        command = [sys.executable, "-m", "rl_training", *words]
+        start = "import image_envs; from rl_training.cli import entry_point; entry_point()"
+        command = [sys.executable, "-c", start, *words]
         return subprocess.Popen(command, cwd=cwd, env=env, stdout=output, stderr=output, start_new_session=True)
 
 

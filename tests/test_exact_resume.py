@@ -81,14 +81,15 @@ def whole(forks: Forks, tmp_path_factory) -> Callable[..., Path]:
 
 
 def matrix() -> Iterator[Any]:
-    """Every cut for every entry and family; the default run has them all where starting is cheap, and the rest slow."""
+    """Every cut for every entry and family; the default run has them all where steps are cheap, and the rest slow."""
     for algo, family in CASES:
         cls = learner_class(algo)
         delayed = hasattr(cls.settings_type, "policy_delay")
+        cheap = family == "classic" and not cls.image_observations
         for cut in CUTS:
             if ("delayed" in cut and not delayed) or (cls.offline and cut in ONLINE_CUTS):
                 continue
-            quick = family == "classic" or cut in ("mid-episode", "at an episode's end", "during an evaluation")
+            quick = cheap or "delayed" in cut or cut in ("mid-episode", "at an episode's end", "during an evaluation")
             yield pytest.param(algo, family, cut, marks=() if quick else pytest.mark.slow)
 
 

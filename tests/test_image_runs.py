@@ -29,7 +29,7 @@ from rl_training.data.frame_replay import FrameReplay
 from rl_training.envs.factory import EnvSource
 from rl_training.experiment.config import TrainConfig
 from rl_training.models import MLPQNetwork, MLPSACModel
-from rl_training.models.cnn.nature import NatureCNN
+from rl_training.models.cnn.encoders import NatureCNN
 from rl_training.runtime.agents import load_agent
 from rl_training.runtime.closing import record_video
 from rl_training.runtime.fitting import check_fit

@@ -11,6 +11,7 @@ import pytest
 import rl_training
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.checks import UserError
+from rl_training.envs.factory import EnvSource
 
 
 def managed_class(algo: str):
@@ -27,7 +28,7 @@ def quick_agent(algo: str, quick_config, tmp_path: Path, env=None):
 def test_learn_predict_save_load_resume(algo: str, quick_config, tmp_path: Path) -> None:
     agent = quick_agent(algo, quick_config, tmp_path).learn(show_progress=False)
     assert agent.result.metrics["global_step"] == 120
-    env = gym.make(agent.config.env_id)
+    env = EnvSource(agent.config.env_id, agent.config.env_kwargs).make()
     obs, _ = env.reset(seed=1)
     one = agent.predict(obs)
     assert env.action_space.contains(one)
@@ -61,7 +62,8 @@ def test_an_environment_factory(algo: str, quick_config, tmp_path: Path) -> None
 @pytest.mark.parametrize("algo", algorithm_names())
 def test_exploring_predictions_differ_and_greedy_ones_do_not(algo: str, quick_config, tmp_path: Path) -> None:
     agent = quick_agent(algo, quick_config, tmp_path).learn(show_progress=False)
-    obs = np.tile(gym.make(agent.config.env_id).reset(seed=0)[0], (64, 1))
+    obs, _ = EnvSource(agent.config.env_id, agent.config.env_kwargs).make().reset(seed=0)
+    obs = np.stack([obs] * 64)
     greedy, exploring = agent.predict(obs), agent.predict(obs, deterministic=False)
     assert (greedy == greedy[0]).all()
     assert not (exploring == exploring[0]).all()

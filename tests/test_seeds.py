@@ -138,7 +138,7 @@ def test_a_seed_draws_the_same_numbers_in_any_company(algo: str) -> None:
 def together_shape(algo: str) -> EnvShape:
     cls = learner_class(algo)
     if cls.image_observations:
-        return EnvShape((9, 84, 84), "uint8", 1, cls.discrete_actions)
+        return EnvShape((6, 15, 16), "uint8", 1, cls.discrete_actions, 2)
     return EnvShape((3,), "float32", 2 if cls.discrete_actions else 1, cls.discrete_actions)
 
 
@@ -191,6 +191,8 @@ def assert_compiled_is_eager(algo: str, seeds: tuple[int, ...], backend: str) ->
 @every_algorithm
 @pytest.mark.parametrize("seeds", [(0,), (0, 1)], ids=["one seed", "two seeds"])
 def test_compiled_is_eager(algo: str, seeds: tuple[int, ...]) -> None:
+    if len(seeds) == 1 and learner_class(algo).image_observations:
+        pytest.skip("its seeds are compiled one after the other, so two show what one does")
     assert_compiled_is_eager(algo, seeds, "aot_eager")
 
 

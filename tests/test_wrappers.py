@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from harness import run_cli
-from image_envs import HEIGHT, WIDTH, picture, register_dot
+from image_envs import DISCRETE_DOT, HEIGHT, WIDTH, picture
 
 from rl_training.core.checks import ConfigError, UserError
 from rl_training.envs.conformance import check_environment
@@ -65,7 +65,7 @@ def shown(at: int, age: int) -> np.ndarray:
 
 
 def test_pixels_are_stacked_oldest_first_and_the_first_frame_is_repeated() -> None:
-    env = EnvSource(register_dot(), {"wrappers": PIXELS}).make()
+    env = EnvSource(DISCRETE_DOT, {"wrappers": PIXELS}).make()
     obs, _ = env.reset(seed=3)
     start = env.unwrapped.at
     assert obs.shape == (9, HEIGHT, WIDTH) and obs.dtype == np.uint8 and env.observation_space.contains(obs)
@@ -80,7 +80,7 @@ def test_pixels_are_stacked_oldest_first_and_the_first_frame_is_repeated() -> No
 
 
 def test_action_repeat_sums_rewards_and_stops_at_the_end() -> None:
-    env = EnvSource(register_dot(), {"wrappers": {"action_repeat": 3}}).make()
+    env = EnvSource(DISCRETE_DOT, {"wrappers": {"action_repeat": 3}}).make()
     env.reset(seed=0)
     env.unwrapped.at = 0
     assert env.step(1)[1:4] == (0.0, False, False) and env.unwrapped.at == 3
@@ -89,9 +89,9 @@ def test_action_repeat_sums_rewards_and_stops_at_the_end() -> None:
 
 
 def test_the_shape_tells_the_stack_and_the_agents_time_limit() -> None:
-    shape = check_environment(EnvSource(register_dot(), {"wrappers": {**PIXELS, "action_repeat": 4}})).shape
+    shape = check_environment(EnvSource(DISCRETE_DOT, {"wrappers": {**PIXELS, "action_repeat": 4}})).shape
     assert (shape.obs_shape, shape.frame_stack, shape.episode_limit) == ((9, HEIGHT, WIDTH), 3, 4)
-    plain = check_environment(EnvSource(register_dot())).shape
+    plain = check_environment(EnvSource(DISCRETE_DOT)).shape
     assert (plain.frame_stack, plain.episode_limit) == (1, 15)
 
 

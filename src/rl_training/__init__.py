@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         TD3,
         TD3BC,
         TQC,
+        DrQ,
+        DrQv2,
         ManagedAlgorithm,
         RainbowDQN,
     )
@@ -37,6 +39,8 @@ __all__ = [
     "TD3",
     "TD3BC",
     "TQC",
+    "DrQ",
+    "DrQv2",
     "ManagedAlgorithm",
     "RainbowDQN",
     "TrainConfig",

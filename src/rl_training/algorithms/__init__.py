@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rl_training.algorithms.c51_dqn import C51DQN
     from rl_training.algorithms.cql import CQL, cql_loss
     from rl_training.algorithms.dqn import DQN, dqn_loss
+    from rl_training.algorithms.drq import DrQ, drq_loss
+    from rl_training.algorithms.drqv2 import DrQv2, drqv2_loss
     from rl_training.algorithms.iql import IQL, iql_loss
     from rl_training.algorithms.qr_dqn import QRDQN
     from rl_training.algorithms.rainbow_dqn import RainbowDQN
@@ -33,9 +35,13 @@ __all__ = [
     "TD3",
     "TD3BC",
     "TQC",
+    "DrQ",
+    "DrQv2",
     "RainbowDQN",
     "cql_loss",
     "dqn_loss",
+    "drq_loss",
+    "drqv2_loss",
     "iql_loss",
     "redq_loss",
     "sac_loss",

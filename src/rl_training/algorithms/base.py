@@ -21,13 +21,14 @@ from rl_training.engine.acting import Acting
 from rl_training.engine.engine import LARGEST_COUNT, Engine
 from rl_training.engine.groups import Params
 from rl_training.engine.networks import Network, has_convolutions
-from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Metrics, Noise, NoiseSpec, Phase, Source
+from rl_training.engine.phases import CARRIED, ROW_ERRORS, Batch, Groups, Metrics, Noise, NoiseSpec, Phase, Source
 from rl_training.engine.training import Training
 
 Array = NDArray[Any]
 OBSERVATION_LIMIT = 10.0  # normalised observations beyond it are clipped, as in VecNormalize
 STD_FLOOR = 1e-3  # added to a data set's standard deviations, as in the authors' code of TD3+BC
 __all__ = [
+    "CARRIED",
     "ROW_ERRORS",
     "Batch",
     "Groups",

@@ -20,6 +20,8 @@ ALGORITHMS = {
     "td3": "rl_training.algorithms.td3:TD3",
     "tqc": "rl_training.algorithms.tqc:TQC",
     "redq": "rl_training.algorithms.redq:REDQ",
+    "drq": "rl_training.algorithms.drq:DrQ",
+    "drqv2": "rl_training.algorithms.drqv2:DrQv2",
     "bc": "rl_training.algorithms.bc:BC",
     "iql": "rl_training.algorithms.iql:IQL",
     "cql": "rl_training.algorithms.cql:CQL",

@@ -93,11 +93,14 @@ class SAC(Learner):
         return loss, {"critic_loss": loss, "target_q_mean": target.mean()}
 
     def policy_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
+        action, logprob = self.networks["actor"](groups["actor"], batch["obs"], noise["action"])
+        q_value = self.action_value(self.networks["critic"](groups["critic"], batch["obs"], action))
+        return self.policy_terms(groups, logprob, q_value)
+
+    def policy_terms(self, groups: Groups, logprob: Tensor, q_value: Tensor) -> tuple[Tensor, Metrics]:
         """The actor's loss, and the temperature's on the same actions."""
         log_alpha = groups["temperature"]["log_alpha"]
         alpha = log_alpha.exp().detach()
-        action, logprob = self.networks["actor"](groups["actor"], batch["obs"], noise["action"])
-        q_value = self.action_value(self.networks["critic"](groups["critic"], batch["obs"], action))
         loss, entropy_term = actor_term(alpha, logprob, q_value)
         metrics = {"actor_loss": loss, "entropy_term": entropy_term, "ent_coef": alpha, "entropy": -logprob.mean()}
         if self.settings.alpha == "auto":

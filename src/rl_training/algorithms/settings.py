@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rl_training.core.checks import require
 from rl_training.core.fields import above, at_least, check, one_of, setting, within
@@ -35,6 +36,38 @@ class OffPolicySettings:
         check_sizes("hidden_sizes", self.hidden_sizes)
         updates = self.gradient_updates_per_step
         require(updates <= MAX_UPDATES, "gradient_updates_per_step", f"<= {MAX_UPDATES}, got {updates}")
+
+
+@dataclass(frozen=True)
+class ImageSettings(OffPolicySettings):
+    """What actors and critics on top of convolutions have; defaults are those that DrQ and DrQ-v2 share."""
+
+    hidden_sizes: tuple[int, ...] = setting((1024, 1024))
+    actor_hidden_sizes: tuple[int, ...] | None = setting(None)  # null: `hidden_sizes`
+    critic_hidden_sizes: tuple[int, ...] | None = setting(None)  # null: `hidden_sizes`
+    features_dim: int = setting(50, at_least(1))  # what is left of the convolutions' output, behind a LayerNorm
+    augmentation_pad: int = setting(4, at_least(0))  # pixels: how far images are shifted at most
+    # Of the convolutions; everything else is float32. On a GPU float32 means TF32, as in PyTorch.
+    precision: str = setting("float32", one_of("float32", "bfloat16"))
+    tau: float = setting(0.01, within(0, 1))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("actor_hidden_sizes", "critic_hidden_sizes"):
+            check_sizes(name, getattr(self, name) or ())
+
+    def network_sizes(self) -> dict[str, Any]:
+        """What the models are built with."""
+        actor, critic = (
+            self.hidden_sizes if sizes is None else sizes
+            for sizes in (self.actor_hidden_sizes, self.critic_hidden_sizes)
+        )
+        return {
+            "features_dim": self.features_dim,
+            "actor_hidden_sizes": actor,
+            "critic_hidden_sizes": critic,
+            "precision": self.precision,
+        }
 
 
 def check_sizes(name: str, sizes: Sequence[int]) -> None:

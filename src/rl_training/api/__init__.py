@@ -1,6 +1,21 @@
 """Agents that manage their own runs: learn, evaluate, predict, save, load, resume."""
 
-from rl_training.api.algorithms import BC, C51DQN, CQL, DQN, IQL, QRDQN, REDQ, SAC, TD3, TD3BC, TQC, RainbowDQN
+from rl_training.api.algorithms import (
+    BC,
+    C51DQN,
+    CQL,
+    DQN,
+    IQL,
+    QRDQN,
+    REDQ,
+    SAC,
+    TD3,
+    TD3BC,
+    TQC,
+    DrQ,
+    DrQv2,
+    RainbowDQN,
+)
 from rl_training.api.managed import ManagedAlgorithm
 
 __all__ = [
@@ -15,6 +30,8 @@ __all__ = [
     "TD3",
     "TD3BC",
     "TQC",
+    "DrQ",
+    "DrQv2",
     "ManagedAlgorithm",
     "RainbowDQN",
 ]

@@ -49,3 +49,11 @@ class CQL(ManagedAlgorithm):
 
 class TD3BC(ManagedAlgorithm):
     algo_name = "td3_bc"
+
+
+class DrQ(ManagedAlgorithm):
+    algo_name = "drq"
+
+
+class DrQv2(ManagedAlgorithm):
+    algo_name = "drqv2"

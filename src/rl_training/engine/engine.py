@@ -14,7 +14,7 @@ from rl_training.engine.gradients import entry, phase_gradients
 from rl_training.engine.groups import Layout
 from rl_training.engine.metrics import MetricSums
 from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
-from rl_training.engine.phases import ROW_ERRORS, Batch, Groups, Noise, NoiseSpec, Pattern, Phase
+from rl_training.engine.phases import CARRIED, ROW_ERRORS, Batch, Groups, Noise, NoiseSpec, Pattern, Phase
 
 LARGEST_COUNT = 2**53
 
@@ -91,6 +91,9 @@ class Engine:
                 continue
             grads, metrics = phase_gradients(phase, self.groups(), batch, noise, len(self.seeds), self.looped)
             row_errors = metrics.pop(ROW_ERRORS, row_errors)
+            if CARRIED in metrics:  # a single seed's results come without the seed axis
+                carried = metrics.pop(CARRIED)
+                batch = {**batch, CARRIED: carried if len(self.seeds) > 1 else carried.unsqueeze(0)}
             if self.max_grad_norm is not None:
                 grads = clip_per_seed(grads, self.layouts, self.max_grad_norm)
             self.beta_powers[number].mul_(self.betas)
@@ -114,9 +117,13 @@ class Engine:
         """One look at each loss, without effect, tells which metrics there are: their sums need a place."""
         groups = self.seed_groups(0)
         one_batch, one_noise = entry((batch, noise), 0)
+        names = []
         with torch.no_grad():
-            found = [phase.loss(groups, one_batch, one_noise)[1] for phase in self.phases]
-        return [[name for name in metrics if name != ROW_ERRORS] for metrics in found]
+            for phase in self.phases:
+                metrics = phase.loss(groups, one_batch, one_noise)[1]
+                one_batch = {**one_batch, CARRIED: metrics.pop(CARRIED)} if CARRIED in metrics else one_batch
+                names.append([name for name in metrics if name != ROW_ERRORS])
+        return names
 
     def learn_metric_names(self, batch: Batch, noise: Noise) -> None:
         self.metrics.learn_names(self.metric_names(batch, noise))

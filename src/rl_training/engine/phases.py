@@ -19,6 +19,7 @@ Metrics = dict[str, Tensor]
 Loss = Callable[[Groups, Batch, Noise], tuple[Tensor, Metrics]]
 Pattern = tuple[bool, ...]  # which phases run at an update
 ROW_ERRORS = "row_errors"  # not a metric: each row's error (batch,), from which prioritised replay learns
+CARRIED = "carried"  # not a metric: a tensor that the later phases of the same update find in their batch
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Networks. Each group of parameters an algorithm trains is a submodule with a plain `forward`."""
 
+from rl_training.models.cnn.drq import CNNDrQModel
+from rl_training.models.cnn.drqv2 import CNNDrQv2Model
 from rl_training.models.mlp_c51_q_network import MLPC51QNetwork
 from rl_training.models.mlp_iql import MLPIQLModel
 from rl_training.models.mlp_q_network import MLPQNetwork
@@ -10,6 +12,8 @@ from rl_training.models.mlp_td3 import MLPTD3Model
 from rl_training.models.mlp_tqc import MLPTQCModel
 
 __all__ = [
+    "CNNDrQModel",
+    "CNNDrQv2Model",
     "MLPC51QNetwork",
     "MLPIQLModel",
     "MLPQNetwork",

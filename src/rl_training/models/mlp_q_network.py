@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rl_training.models.cnn.nature import NatureCNN
+from rl_training.models.cnn.encoders import NatureCNN
 from rl_training.models.noisy import DenseLayers
 from rl_training.models.parts import as_batch
 

@@ -66,10 +66,17 @@ class StackedMLP(nn.Module):
 
 
 class GaussianActor(nn.Module):
-    """A squashed Gaussian policy."""
+    """A squashed Gaussian policy. With a `log_std_range` the spread is squeezed into it, else cut off at its bounds."""
 
-    def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden_sizes: Sequence[int],
+        log_std_range: tuple[float, float] | None = None,
+    ) -> None:
         super().__init__()
+        self.log_std_range = log_std_range
         self.net = StackedMLP(1, obs_dim, hidden_sizes, 2 * action_dim)
 
     def forward(self, obs: Tensor, noise: Tensor | None, actions: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -78,7 +85,11 @@ class GaussianActor(nn.Module):
         Noise may have more axes in front: several actions for each observation. Given `actions`, their log-density.
         """
         mean, log_std = self.net(obs).squeeze(0).chunk(2, -1)
-        log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+        if self.log_std_range is None:
+            log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+        else:
+            low, high = self.log_std_range
+            log_std = low + 0.5 * (high - low) * (log_std.tanh() + 1)
         if actions is not None:
             # The inverse of tanh, not with atanh: like softplus below, that would round differently with seeds stacked.
             inside = actions.clamp(-LARGEST_ACTION, LARGEST_ACTION)
@@ -172,8 +183,11 @@ def xavier_(model: nn.Module) -> None:
 
 
 def orthogonal_(model: nn.Module, gain: float) -> None:
-    """Orthogonal weights and zero biases in every dense layer."""
+    """Orthogonal weights and zero biases in every dense layer and, with the gain of a ReLU, every convolution."""
     for layer in model.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.orthogonal_(layer.weight, math.sqrt(2))
+            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
         if isinstance(layer, StackedLinear):
             for weight in layer.weight.data:
                 nn.init.orthogonal_(weight, gain)

@@ -1,0 +1,66 @@
+"""DrQ's networks: convolutions, and on their features a squashed-Gaussian actor and twin critics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rl_training.core.checks import require
+from rl_training.models.cnn.encoders import ENCODERS
+from rl_training.models.parts import CriticEnsemble, GaussianActor, SampledActions, StackedLinear, as_batch, orthogonal_
+
+LOG_STD_RANGE = (-10.0, 2.0)
+
+
+class OnFeatures(nn.Module):
+    """A network that sees the convolutions' features through a narrow, normalised layer of its own."""
+
+    def __init__(self, features: int, features_dim: int, head: nn.Module) -> None:
+        super().__init__()
+        self.narrow, self.norm, self.head = StackedLinear(1, features, features_dim), nn.LayerNorm(features_dim), head
+
+    def forward(self, features: Tensor, *rest: Any) -> Any:
+        return self.head(self.norm(self.narrow(features.unsqueeze(0)).squeeze(0)).tanh(), *rest)
+
+
+class CNNDrQModel(nn.Module):
+    """`encoder: drq`: the paper's four layers, shared by actor and critics and trained by the critics alone.
+
+    `encoder: nature`: the Nature CNN, one for the actor and one for the critics, each trained by its own loss.
+    """
+
+    def __init__(
+        self,
+        obs_shape: Sequence[int],
+        action_dim: int,
+        features_dim: int = 50,
+        actor_hidden_sizes: Sequence[int] = (1024, 1024),
+        critic_hidden_sizes: Sequence[int] = (1024, 1024),
+        encoder: str = "drq",
+        num_critics: int = 2,
+        precision: str = "float32",
+    ) -> None:
+        super().__init__()
+        require(encoder in ENCODERS, "encoder", f"one of {', '.join(ENCODERS)}, got {encoder!r}")
+        self.obs_dim, self.action_dim, self.num_critics = tuple(obs_shape), action_dim, num_critics
+        self.encoder = ENCODERS[encoder](obs_shape, precision=precision)
+        self.actor_encoder = ENCODERS[encoder](obs_shape, precision=precision) if encoder == "nature" else None
+        features = self.encoder.features
+        policy = GaussianActor(features_dim, action_dim, actor_hidden_sizes, LOG_STD_RANGE)
+        critics = CriticEnsemble(num_critics, features_dim, action_dim, critic_hidden_sizes)
+        self.actor = OnFeatures(features, features_dim, policy)
+        self.critic = OnFeatures(features, features_dim, critics)
+        orthogonal_(self, gain=1.0)
+
+    def sample_actions(self, obs: Tensor, deterministic: bool = False) -> SampledActions:
+        features = (self.actor_encoder or self.encoder)(obs)
+        noise = None if deterministic else torch.randn(len(features), self.action_dim, device=features.device)
+        return SampledActions(*self.actor(features, noise))
+
+    def q_values(self, obs: Tensor, actions: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """Twin critics give a pair of (batch,) tensors, any other number (batch, num_critics)."""
+        values = self.critic(self.encoder(obs), as_batch(actions))
+        return (values[0], values[1]) if self.num_critics == 2 else values.T

@@ -1,0 +1,43 @@
+"""DrQ-v2's networks: convolutions, and on their features a deterministic actor and twin critics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from rl_training.models.cnn.drq import OnFeatures
+from rl_training.models.cnn.encoders import DrQCNN
+from rl_training.models.parts import CriticEnsemble, DeterministicActor, SampledActions, as_batch, orthogonal_
+
+
+class CNNDrQv2Model(nn.Module):
+    """One encoder, trained by the critics alone. Pixels are numbers from -0.5 to 0.5."""
+
+    def __init__(
+        self,
+        obs_shape: Sequence[int],
+        action_dim: int,
+        features_dim: int = 50,
+        actor_hidden_sizes: Sequence[int] = (1024, 1024),
+        critic_hidden_sizes: Sequence[int] = (1024, 1024),
+        precision: str = "float32",
+    ) -> None:
+        super().__init__()
+        self.obs_dim, self.action_dim = tuple(obs_shape), action_dim
+        self.encoder = DrQCNN(obs_shape, center=0.5, precision=precision)
+        features = self.encoder.features
+        policy = DeterministicActor(features_dim, action_dim, actor_hidden_sizes)
+        critics = CriticEnsemble(2, features_dim, action_dim, critic_hidden_sizes)
+        self.actor = OnFeatures(features, features_dim, policy)
+        self.critic = OnFeatures(features, features_dim, critics)
+        orthogonal_(self, gain=1.0)
+
+    def sample_actions(self, obs: Tensor) -> SampledActions:
+        """The policy's actions. It has no density: its log-densities are zeros."""
+        actions = self.actor(self.encoder(obs))
+        return SampledActions(actions, actions.new_zeros(actions.shape[0]))
+
+    def q_values(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        values = self.critic(self.encoder(obs), as_batch(actions))
+        return values[0], values[1]

@@ -1,0 +1,85 @@
+"""Stacks of convolutions from an image of bytes to a row of features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from rl_training.core.checks import UserError
+
+
+class ImageEncoder(nn.Module):
+    """(batch, channels, height, width) of bytes -> (batch, features), behind a ReLU. Dense layers are for who uses it.
+
+    Weights start as PyTorch's do, evenly within 1 / sqrt(fan in). `center` is taken from the pixels, which are numbers
+    from 0 to 1 then; `precision` is that of the convolutions, parameters and features stay float32.
+    """
+
+    layout: ClassVar[tuple[tuple[int, int, int], ...]]  # channels, kernel, stride
+
+    def __init__(self, obs_shape: Sequence[int], center: float = 0.0, precision: str = "float32") -> None:
+        super().__init__()
+        self.obs_shape, self.center = tuple(obs_shape), center
+        self.dtype: torch.dtype = getattr(torch, precision)
+        self.features = self.features_of(obs_shape)
+        widths = [self.obs_shape[0], *(channels for channels, _, _ in self.layout)]
+        self.layers = nn.ModuleList(
+            nn.Conv2d(width, channels, kernel, stride)
+            for width, (channels, kernel, stride) in zip(widths, self.layout, strict=False)
+        )
+
+    @classmethod
+    def smallest(cls) -> int:
+        """Pixels a side: what leaves one for the last layer."""
+        side = 1
+        for _, kernel, stride in reversed(cls.layout):
+            side = (side - 1) * stride + kernel
+        return side
+
+    @classmethod
+    def features_of(cls, obs_shape: Sequence[int]) -> int:
+        if len(obs_shape) != 3:
+            raise UserError(f"obs_shape must be (channels, height, width), got {tuple(obs_shape)}")
+        _, height, width = obs_shape
+        least = cls.smallest()
+        if min(height, width) < least:
+            raise UserError(f"images must be at least {least}x{least} for this network, got {height}x{width}")
+        for _, kernel, stride in cls.layout:
+            height, width = ((side - kernel) // stride + 1 for side in (height, width))
+        return cls.layout[-1][0] * height * width
+
+    def forward(self, obs: Tensor) -> Tensor:
+        hidden = image_batch(obs, self.obs_shape)
+        hidden = (hidden - self.center if self.center else hidden).to(self.dtype)
+        layer: Any  # nn.ModuleList does not say that they are nn.Conv2d
+        for layer in self.layers:
+            weight, bias = layer.weight.to(self.dtype), layer.bias.to(self.dtype)
+            hidden = F.relu(F.conv2d(hidden, weight, bias, layer.stride))
+        return hidden.flatten(1).float()
+
+
+class NatureCNN(ImageEncoder):
+    """Mnih et al., "Human-level control through deep reinforcement learning", 2015."""
+
+    layout = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+
+
+class DrQCNN(ImageEncoder):
+    """The four layers of DrQ and DrQ-v2: of 84x84 pixels they leave 35x35 places, where the Nature CNN leaves 7x7."""
+
+    layout = ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))
+
+
+ENCODERS: dict[str, type[ImageEncoder]] = {"drq": DrQCNN, "nature": NatureCNN}
+
+
+def image_batch(obs: Tensor, obs_shape: tuple[int, ...]) -> Tensor:
+    """Images of bytes as numbers from 0 to 1; a single one comes back as a batch of one."""
+    obs = torch.as_tensor(obs)
+    if tuple(obs.shape[-3:]) != obs_shape or obs.ndim > 4:
+        raise UserError(f"this network takes images of shape {obs_shape}, got {tuple(obs.shape)}")
+    return (obs.unsqueeze(0) if obs.ndim == 3 else obs).float() / 255
