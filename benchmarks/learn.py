@@ -1,6 +1,7 @@
 """Learning proofs: train several seeds as one program, evaluate their best and final agents on fresh episodes.
 
 python benchmarks/learn.py NAME [--device auto] [--output benchmarks/results]     (NAME: one of PROOFS, or all)
+The offline proofs need --data FOLDER with their data sets.
 With --runs FOLDER --minutes N it stops after a while, saved, and goes on where it was when called again.
 Writes <output>/<name>.json (every number), <name>.svg (the curve) and renews the table in <output>/README.md.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.cli import load_config
+from rl_training.core.d4rl import normalized_score
 from rl_training.core.statistics import summarize
 from rl_training.core.types import TrainResult
 from rl_training.experiment.charts import CHART_CSS, Point, Series, line_chart
@@ -38,6 +40,35 @@ class Proof:
     reference: str
     changes: dict[str, Any] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()  # files in --data, one data set; the last agent is judged, as published results are
+
+    @property
+    def judged(self) -> str:
+        return "final" if self.data else "best"
+
+
+PENDULUM = {"replay": "pendulum_replay_v1_1_0.npz", "expert": "pendulum_expert_sac_50eps.npz"}
+HOPPER = {"medium": ("hopper_v5_medium.npz",), "expert": ("hopper_v5_expert.npz",)}
+HOPPER["both"] = HOPPER["medium"] + HOPPER["expert"]
+# D4RL's scores of CORL's last agents after 1M updates, on hopper-medium-v2 and hopper-medium-expert-v2: a yardstick for
+# sets made in that manner, not an equality. What is wanted: the return of the data, and nearly the better half's.
+CORL = {"bc": (53.5, 52.3), "td3_bc": (60.4, 101.2), "cql": (59.1, 99.3), "iql": (67.5, 107.4)}
+WANTED = {"medium": 1544.0, "expert": 2850.0, "both": 2600.0}
+
+
+def offline_proofs() -> dict[str, Proof]:
+    found = {}
+    for algo, (medium, medium_expert) in CORL.items():
+        for kind, name in PENDULUM.items():
+            reference = f"the data: {'-180.5' if kind == 'replay' else '-174.7'}"
+            config = f"configs/{algo}/pendulum.yaml"
+            found[f"{algo}-pendulum-{kind}"] = Proof(config, 5, 100, -200.0, reference, data=(name,))
+        for kind, files in HOPPER.items():
+            published = {"medium": f"{medium}", "expert": "none", "both": f"{medium_expert} (medium-expert)"}[kind]
+            wanted = WANTED["medium"] if algo == "bc" and kind == "both" else WANTED[kind]
+            config, reference = f"configs/{algo}/hopper.yaml", f"D4RL score {published} (CORL, 1M updates)"
+            found[f"{algo}-hopper-{kind}"] = Proof(config, 5, 20, wanted, reference, data=files)
+    return found
 
 
 PROOFS = {
@@ -78,6 +109,7 @@ PROOFS = {
     "redq-hopper-125k": Proof(
         "configs/redq/hopper.yaml", 4, 10, 3200.0, "3,517 (the paper); 3,342 +- 45 (nnabla-rl) at 125k steps"
     ),
+    **offline_proofs(),
 }  # fmt: skip
 
 
@@ -99,13 +131,21 @@ def train_or_go_on(config: TrainConfig, minutes: float | None) -> TrainResult:
     return get_algorithm_spec(config.algo).train_fn(config, None, callbacks)
 
 
-def prove(name: str, device: str, runs: Path | None, minutes: float | None) -> dict[str, Any] | None:
+def prove(
+    name: str, device: str, runs: Path | None, minutes: float | None, data: Path | None = None
+) -> dict[str, Any] | None:
     """None if the time was up before the end of training."""
     proof = PROOFS[name]
+    settings = ["video=false", "checkpoint_interval=1000000"]
+    if proof.data:
+        if data is None:
+            raise SystemExit(f"{name}: --data must name the folder with {', '.join(proof.data)}")
+        paths = json.dumps([str(data / file) for file in proof.data])
+        settings += ["algo_kwargs.dataset_kind=file", f"algo_kwargs.dataset_path={paths}"]
+        settings += ["algo_kwargs.dataset_agent=null"]
     with tempfile.TemporaryDirectory() as folder:
         config = load_config(
-            proof.config, ["video=false", "checkpoint_interval=1000000", *proof.overrides],
-            output_dir=str((runs or Path(folder)) / name),
+            proof.config, [*settings, *proof.overrides], output_dir=str((runs or Path(folder)) / name),
             device=device, seeds=list(range(proof.seeds)), **proof.changes,
         )  # fmt: skip
         result = train_or_go_on(config, minutes)
@@ -122,8 +162,12 @@ def prove(name: str, device: str, runs: Path | None, minutes: float | None) -> d
         rows = [json.loads(line) for line in (result.run_dir / "evaluations.jsonl").read_text().splitlines()]
         record = json.loads((result.run_dir / "run.json").read_text())
     summary = {kind: dict(summarize(list(means.values()))) for kind, means in fresh.items()}
+    if proof.data:
+        config.algo_kwargs["dataset_path"] = list(proof.data)  # wherever they were
     return {
         "name": name,
+        "judged": proof.judged,
+        "d4rl_score": normalized_score(config.env_id, summary[proof.judged]["iqm"]),
         "config": {**config.to_dict(), "output_dir": "runs"},
         "reference": proof.reference,
         "threshold": proof.threshold,
@@ -150,7 +194,8 @@ def curve_svg(result: dict[str, Any]) -> str:
     for step, values in sorted(by_step.items()):
         summary = summarize(values)
         points.append(Point(step, summary["iqm"], *summary["interval"]))
-    chart = line_chart([Series("evaluation", points, markers=True)], result["name"], "environment steps", "return")
+    steps = "updates" if result.get("judged") == "final" else "environment steps"
+    chart = line_chart([Series("evaluation", points, markers=True)], result["name"], steps, "return")
     svg = chart[chart.index("<svg") : chart.index("</svg>") + 6]
     colours = "--accent:#2563eb;--accent-2:#d97706;--grid:#e3e6eb;--axis:#98a2b3;--muted:#475467;--card:#fff"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" style="background:#fff;{colours}" '
@@ -168,7 +213,8 @@ def passed(result: dict[str, Any], folder: Path) -> bool:
     threshold, peer = result["threshold"], peer_of(result["name"], folder)
     if threshold is None and peer is None:
         raise SystemExit(f"{result['name']}: run benchmarks/peer_scores.py first, its result is the threshold")
-    return bool(result["summary"]["best"]["iqm"] >= (peer["iqm"] if threshold is None and peer else threshold))
+    reached = result["summary"][result.get("judged", "best")]["iqm"]
+    return bool(reached >= (peer["iqm"] if threshold is None and peer else threshold))
 
 
 def table(folder: Path) -> str:
@@ -178,6 +224,7 @@ def table(folder: Path) -> str:
         "Made by `benchmarks/learn.py`: greedy policy on fresh episodes, interquartile mean over seeds [interval].",
         "Peer: stable-baselines3 or sb3-contrib with the same settings and budget, best agent of each of 5 seeds on",
         "100 fresh episodes (`benchmarks/peer_scores.py`); C51 stands beside its DQN.",
+        "Wanted of the best agent; offline, where steps are updates, of the last one, as published results are.",
         "",
         "| proof | steps | seeds | episodes | best agent | final agent | wanted | peer | reference | time | device |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
@@ -189,7 +236,9 @@ def table(folder: Path) -> str:
         cells = []
         for kind in ("best", "final"):
             low, high = result["summary"][kind]["interval"]
-            cells.append(f"{result['summary'][kind]['iqm']:.1f} [{low:.1f}, {high:.1f}]")
+            score = f", D4RL {result['d4rl_score']:.1f}" if kind == "final" and result.get("d4rl_score") else ""
+            score = score if result.get("judged") == "final" else ""
+            cells.append(f"{result['summary'][kind]['iqm']:.1f} [{low:.1f}, {high:.1f}]{score}")
         peer = peer_of(result["name"], folder)
         other = f"{peer['iqm']:.1f} [{peer['interval'][0]:.1f}, {peer['interval'][1]:.1f}]" if peer else ""
         wanted = "the peer's" if result["threshold"] is None else f">= {result['threshold']:g}"
@@ -212,13 +261,15 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--runs", type=Path, help="keep the runs here, and go on with those that are there")
     parser.add_argument("--minutes", type=float, help="stop, saved, after so many (needs --runs)")
+    parser.add_argument("--data", type=Path, help="the folder of the offline proofs' data sets")
     words = parser.parse_args()
     if words.minutes is not None and words.runs is None:
         parser.error("--minutes needs --runs, where the run can go on")
     words.output.mkdir(parents=True, exist_ok=True)
     failed = []
-    for name in PROOFS if "all" in words.names else words.names:
-        result = prove(name, words.device, words.runs, words.minutes)
+    every = [name for name, proof in PROOFS.items() if words.data is not None or not proof.data]
+    for name in every if "all" in words.names else words.names:
+        result = prove(name, words.device, words.runs, words.minutes, words.data)
         if result is None:
             continue
         (words.output / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")

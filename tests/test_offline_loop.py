@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,13 @@ from rl_training.cli.main import main
 from rl_training.core.checks import UserError
 from rl_training.data.loaders import save_transitions
 from rl_training.data.offline_dataset import ResidentData, TransitionDataset
+from rl_training.data.transitions import joined
 from rl_training.envs.factory import EnvSource
 from rl_training.experiment.checkpointing import load_checkpoint
+from rl_training.experiment.config import TrainConfig
 from rl_training.runtime.agents import load_agent
 from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.fitting import check_data_memory
+from rl_training.runtime.fitting import check_data_memory, parse_settings, with_task_defaults
 from rl_training.runtime.offline import prepare_offline
 from rl_training.runtime.recipes import record_random
 from rl_training.runtime.trainer import train
@@ -118,10 +122,46 @@ def test_a_data_set_that_changed_is_not_resumed_with(tmp_path: Path, capsys) -> 
     path.unlink()
     save_transitions(record_random(EnvSource("Pendulum-v1"), 80, seed=1), path)
     assert main(["resume", str(run_dir), "--quiet"]) == 2
-    assert "the data set has changed since the checkpoint (sha256 " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "the data set has changed since the checkpoint (sha256 " in said and said.count("\n") == 1
+    assert "; --force goes on with it all the same" in said
+    assert main(["resume", str(run_dir), "--total-timesteps", "30", "--quiet", "--json", "--force"]) == 0
+    record = json.loads((run_dir / "run.json").read_text())
+    assert record["resume"] == "inexact" and "the data set has changed" in record["resume_note"]
+    assert record["dataset"]["sha256"] == record_random(EnvSource("Pendulum-v1"), 80, seed=1).sha256()
+    assert main(["resume", str(run_dir), "--quiet", "--total-timesteps", "35"]) == 0  # from now on it is this one's
     path.unlink()
     with pytest.raises(UserError, match=r"data.npz: no such data set"):
-        resume_training(run_dir, show_progress=False)
+        resume_training(run_dir, total_timesteps=40, show_progress=False)
+
+
+def test_a_checkpoint_away_from_its_run_needs_no_environment(tmp_path: Path) -> None:
+    path = save_transitions(record_random(EnvSource("Pendulum-v1"), 80, seed=0), tmp_path / "data.npz")
+    settings = {"dataset_kind": "file", "dataset_path": str(path)}
+    result = train(config(tmp_path, algo_kwargs=settings, env_id="Elsewhere-v3"), show_progress=False)
+    lonely = shutil.copytree(result.checkpoint_path, tmp_path / "lonely" / result.checkpoint_path.name)
+    moved = resume_training(lonely, total_timesteps=60, output_dir=tmp_path / "new", show_progress=False)
+    assert moved.metrics["global_step"] == 60 and moved.run_dir.parent == tmp_path / "new"
+
+
+def test_several_files_are_one_data_set(tmp_path: Path) -> None:
+    parts = [record_random(EnvSource("Pendulum-v1"), size, seed=size) for size in (30, 50)]
+    paths = [str(save_transitions(part, tmp_path / f"{len(part)}.npz")) for part in parts]
+    settings = IQLSettings(dataset_kind="file", dataset_path=paths, reward_scale=1.0)
+    data = prepare_offline(settings, EnvSource("Pendulum-v1"))
+    assert data.dataset.obs.tolist() == np.concatenate([part.obs for part in parts]).tolist()
+    assert data.dataset.rewards.tolist() == np.concatenate([part.rewards for part in parts]).tolist()
+    assert data.dataset.truncations is not None and bool(data.dataset.truncations[29])  # an end stays an end
+    one_file = save_transitions(joined(parts, paths), tmp_path / "both.npz")
+    again = prepare_offline(IQLSettings(dataset_kind="file", dataset_path=one_file), EnvSource("Pendulum-v1"))
+    assert again.sha256 == data.sha256
+    other = save_transitions(record_random(EnvSource("MountainCarContinuous-v0"), 80, seed=0), tmp_path / "other.npz")
+    with pytest.raises(
+        UserError, match=r"other.npz: obs are float32 \(2,\) a row, those of .*30.npz are float32 \(3,\)"
+    ):
+        prepare_offline(IQLSettings(dataset_kind="file", dataset_path=[*paths, str(other)]), EnvSource("Pendulum-v1"))
+    with pytest.raises(UserError, match="dataset_path must be at least one path"):
+        IQLSettings(dataset_kind="file", dataset_path=())
 
 
 @pytest.mark.parametrize(
@@ -158,13 +198,48 @@ def test_rewards_are_scaled_by_the_range_of_returns(scale: Any, expected: list[f
     assert not data.has_environment and data.shape.action_dim == 1
 
 
-def test_evaluations_have_d4rl_scores_where_there_is_a_reference(tmp_path: Path) -> None:
+def test_evaluations_have_d4rl_scores_where_there_is_a_reference(tmp_path: Path, capsys) -> None:
     pytest.importorskip("mujoco")
     values = {"env_id": "Hopper-v5", "total_timesteps": 5, "eval_episodes": 1}
-    metrics = train(config(tmp_path, "bc", **values), show_progress=False).metrics
+    result = train(config(tmp_path, "bc", **values), show_progress=False)
+    metrics = result.metrics
     expected = 100 * (metrics["eval_return_mean"] + 20.272305) / (3234.3 + 20.272305)
     assert metrics["eval_d4rl_score"] == pytest.approx(expected)
+    assert main(["evaluate", str(result.run_dir), "--num-episodes", "2"]) == 0
+    said = capsys.readouterr().out
+    value = 100 * (float(said.split()[1]) + 20.272305) / (3234.3 + 20.272305)
+    assert f"\nD4RL score {value:.1f}" in said
     assert "eval_d4rl_score" not in train(config(tmp_path, "bc", eval_episodes=1), show_progress=False).metrics
+
+
+@pytest.mark.parametrize(
+    ("algo", "env_id", "expected"),
+    [
+        ("bc", "Hopper-v5", {"normalize_observations": True}),
+        ("bc", "Pendulum-v1", {"normalize_observations": False}),
+        ("iql", "HalfCheetah-v5", {"expectile": 0.7, "beta": 3.0, "reward_scale": "return_range", "reward_shift": 0.0}),
+        ("iql", "AntMaze_UMaze-v5", {"expectile": 0.9, "beta": 10.0, "reward_scale": 1.0, "reward_shift": -1.0}),
+        ("iql", "antmaze-large-play-v2", {"expectile": 0.9, "normalize_observations": False}),
+        ("iql", "module:AdroitHandDoor-v1", {"beta": 0.5, "expectile": 0.7, "reward_scale": 1.0}),
+        ("cql", "Walker2d-v5", {"cql_alpha": 10.0, "actor_learning_rate": 3e-5, "normalize_observations": True}),
+        ("cql", "AntMaze_Medium-v4", {"cql_alpha": 5.0, "lagrange_threshold": 5.0, "reward_shift": -2.0}),
+        ("cql", "AdroitHandPen-v1", {"cql_alpha": 1.0, "actor_learning_rate": 1e-4}),
+        ("td3_bc", "Hopper-v5", {"bc_alpha": 2.5, "reward_shift": 0.0, "normalize_observations": True}),
+        ("td3_bc", "AntMaze_Large-v5", {"reward_shift": -1.0}),
+    ],
+)
+def test_defaults_are_those_of_the_domain(algo: str, env_id: str, expected: dict[str, Any]) -> None:
+    """The authors' code, and CORL's where they have none."""
+    resolved, _, settings = with_task_defaults(TrainConfig(algo, env_id))
+    assert {name: getattr(settings, name) for name in expected} == expected
+    again = parse_settings(dataclasses.replace(resolved, env_id="Elsewhere-v0"))[1]
+    assert again == settings  # it stands in the run's config, wherever that goes on
+
+
+def test_what_the_user_says_goes_before_the_domain() -> None:
+    asked = {"expectile": 0.6, "reward_shift": 0.0}
+    settings: Any = with_task_defaults(TrainConfig("iql", "AntMaze_UMaze-v5", algo_kwargs=asked))[2]
+    assert (settings.expectile, settings.reward_shift, settings.beta) == (0.6, 0.0, 10.0)
 
 
 def test_a_data_set_too_large_for_the_gpu_is_refused(monkeypatch) -> None:

@@ -27,20 +27,8 @@ from rl_training.engine.training import Training
 Array = NDArray[Any]
 OBSERVATION_LIMIT = 10.0  # normalised observations beyond it are clipped, as in VecNormalize
 STD_FLOOR = 1e-3  # added to a data set's standard deviations, as in the authors' code of TD3+BC
-__all__ = [
-    "CARRIED",
-    "ROW_ERRORS",
-    "Batch",
-    "Groups",
-    "Learner",
-    "Metrics",
-    "Network",
-    "Noise",
-    "NoiseSpec",
-    "OffPolicySettings",
-    "Params",
-    "Phase",
-]
+__all__ = ["CARRIED", "ROW_ERRORS", "Batch", "Groups", "Learner", "Metrics", "Network", "Noise", "NoiseSpec",
+           "OffPolicySettings", "Params", "Phase"]  # fmt: skip
 
 
 class Learner:
@@ -52,7 +40,9 @@ class Learner:
     image_observations: ClassVar[bool] = False  # images instead of vectors
     any_observations: ClassVar[bool] = False  # images or vectors: the networks are made to fit
     offline: ClassVar[bool] = False  # learns from a data set; its settings are `OfflineSettings`
+    learns_online: ClassVar[bool] = True  # there is something to learn from what its own policy does
     settings_type: ClassVar[type[OffPolicySettings]] = OffPolicySettings
+    by_domain: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # D4RL's domain -> settings where the user left them open
     targets: ClassVar[Mapping[str, str]] = {}  # target group -> the group it follows
     target_phase: ClassVar[int] = 0  # the phase whose updates move the targets, where they follow by `tau`
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,7 +17,7 @@ from rl_training.models.parts import LARGEST_ACTION, gaussian_log_density
 
 @dataclass(frozen=True)
 class BCSettings(OfflineSettings):
-    """Defaults as in CORL: two layers of 256, batches of 256, learning rate 3e-4."""
+    """Defaults as in CORL: two layers of 256, batches of 256, learning rate 3e-4; locomotion on normalised states."""
 
 
 def behavior_log_density(actor: Any, params: Any, batch: Batch) -> Tensor:
@@ -30,6 +31,8 @@ class BC(Learner):
     name = "bc"
     title = "Behaviour cloning"
     offline = True
+    learns_online: ClassVar[bool] = False
+    by_domain: ClassVar[Mapping[str, Mapping[str, Any]]] = {"locomotion": {"normalize_observations": True}}
     settings_type: ClassVar[type[OffPolicySettings]] = BCSettings
 
     @classmethod

@@ -18,12 +18,18 @@ from rl_training.algorithms.sac import SAC, SACSettings, sac_loss
 from rl_training.core.fields import above, at_least, setting
 
 LARGEST_MULTIPLIER = 1e6
+# Locomotion and Adroit: CORL's configs. AntMaze: the authors' (rewards (r - 0.5) * 4), with CORL's max-backup.
+BY_DOMAIN: dict[str, dict[str, Any]] = {
+    "locomotion": {"normalize_observations": True},
+    "antmaze": {"cql_alpha": 5.0, "lagrange_threshold": 5.0, "max_backup": True, "actor_learning_rate": 1e-4,
+                "reward_scale": 4.0, "reward_shift": -2.0},
+    "adroit": {"cql_alpha": 1.0, "actor_learning_rate": 1e-4},
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class CQLSettings(OfflineSettings, SACSettings):
     # Defaults: the authors' code for locomotion as CORL runs it (cql_alpha 10, no Lagrange, 3 layers, slow actor).
-    # AntMaze: cql_alpha 5, lagrange_threshold 5, max_backup. Adroit: cql_alpha 1, actor_learning_rate 1e-4.
     hidden_sizes: tuple[int, ...] = setting((256, 256, 256))
     actor_learning_rate: float | None = setting(
         3e-5, above(0)
@@ -54,6 +60,7 @@ class CQL(SAC):
     name = "cql"
     title = "Conservative Q-learning"
     offline = True
+    by_domain = BY_DOMAIN
     settings_type = CQLSettings
 
     def scalars(self) -> dict[str, dict[str, float]]:

@@ -8,17 +8,20 @@ from typing import Literal
 
 from rl_training.algorithms.base import OffPolicySettings
 from rl_training.core.checks import require
-from rl_training.core.fields import above, at_least, one_of, setting
+from rl_training.core.fields import above, at_least, one_of, setting, within
 
 
 @dataclass(frozen=True)
 class OfflineSettings(OffPolicySettings):
-    learning_starts: int = setting(256, at_least(0))  # of no use before environments are played in
+    offline_steps: int | None = setting(None, at_least(0))  # updates before the run goes on online; null: it never does
+    online_data_share: float = setting(0.5, within(0, 1))  # of a batch online: so much of it is still from the data set
+    learning_starts: int = setting(256, at_least(0))  # online: transitions before updates go on
     normalize_observations: bool = setting(False)  # by the mean and standard deviation of the data set
     dataset_kind: str = setting("random", one_of("random", "policy", "file"))
     dataset_size: int = setting(10_000, at_least(2))  # transitions that a recipe makes
     dataset_seed: int = setting(0, at_least(0))
-    dataset_path: Path | None = None  # for `file`: npz, HDF5, a Minari set, or a run (its replay)
+    # for `file`: npz, HDF5, a Minari set, or a run (its replay); several are one after the other
+    dataset_path: Path | tuple[Path, ...] | None = None
     dataset_agent: Path | None = None  # for `policy`: who plays; `agents/pendulum.safetensors` comes with the package
     dataset_noise: float = setting(0.0, at_least(0))  # for `policy`: see `rl-training data record --noise`
     # return_range: 1000 / (the largest return of a trajectory - the smallest), as IQL's authors do for locomotion
@@ -34,3 +37,8 @@ class OfflineSettings(OffPolicySettings):
             given = getattr(self, name) is not None
             require(given or self.dataset_kind != kind, name, f"given when dataset_kind is {kind}")
             require(not given or self.dataset_kind == kind, "dataset_kind", f"{kind} when {name} is given")
+        require(self.dataset_path != (), "dataset_path", "at least one path")
+
+    @property
+    def dataset_paths(self) -> tuple[Path, ...]:
+        return self.dataset_path if isinstance(self.dataset_path, tuple) else (self.dataset_path,)  # type: ignore[return-value]

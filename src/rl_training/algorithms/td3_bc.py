@@ -3,7 +3,9 @@ near the recorded actions, on standardised observations."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -15,7 +17,7 @@ from rl_training.core.fields import above, setting
 
 @dataclass(frozen=True)
 class TD3BCSettings(OfflineSettings, TD3Settings):
-    # Defaults: the authors' code (sfujim/TD3_BC TD3_BC.py, main.py). AntMaze: reward_shift -1 (CORL).
+    # Defaults: the authors' code (sfujim/TD3_BC TD3_BC.py, main.py).
     bc_alpha: float = setting(2.5, above(0))  # how much the critic's word weighs against the recorded actions
     normalize_observations: bool = setting(True)
 
@@ -24,6 +26,7 @@ class TD3BC(TD3):
     name = "td3_bc"
     title = "TD3 with behaviour cloning"
     offline = True
+    by_domain: ClassVar[Mapping[str, Mapping[str, Any]]] = {"antmaze": {"reward_shift": -1.0}}  # as CORL does
     settings_type = TD3BCSettings
 
     def actor_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:

@@ -36,7 +36,9 @@ def add_all(subparsers: Any) -> None:
     resume.add_argument("--checkpoint", metavar="PATH", help="the same, as an option")
     resume.add_argument("--total-timesteps", type=_whole, metavar="N", help="extend the run to this many steps")
     resume.add_argument("--eval-episodes", type=_whole, metavar="N")
-    resume.add_argument("--env", metavar="ENV", help="needed when the environment is in a module (module:Id)")
+    resume.add_argument("--env", metavar="ENV", help="an offline run that is done goes on in this environment (with "
+                        "--total-timesteps); needed too when the run's own is in a module (module:Id)")  # fmt: skip
+    resume.add_argument("--force", action="store_true", help="go on although the data set has changed")
     _add_run_options(resume)
 
     for name, text in (("evaluate", "play fresh episodes with a trained agent"), ("eval", "short for evaluate")):
@@ -137,7 +139,7 @@ def run_resume(words: Words) -> int:
 
     prepared = DefaultExperimentManager().resume(
         _target(words), words.total_timesteps, words.output_dir, words.eval_episodes, words.run_suffix,
-        env_id=words.env, show_progress=not words.quiet,
+        env_id=words.env, show_progress=not words.quiet, online=words.env is not None, force=words.force,
     )  # fmt: skip
     return _report_run(words, prepared.train())
 
@@ -160,6 +162,8 @@ def _report_run(words: Words, result: Any) -> int:
     elif means:
         lines.append(f"return     {metrics['eval_return_mean']:.1f} +- {metrics['eval_return_std']:.1f} "
                      f"({metrics['eval_episodes']} episodes), best {metrics['best_eval_return_mean']:.1f}")  # fmt: skip
+    if "eval_d4rl_score" in metrics:
+        lines.append(f"D4RL score {metrics['eval_d4rl_score']:.1f}")
     lines += [f"run        {run_dir}", f"checkpoint {result.checkpoint_path}"]
     for name, file in (("video", "video.webm"), ("report", "report.html")):
         if (run_dir / file).exists():
@@ -175,6 +179,8 @@ def run_evaluate(words: Words) -> int:
     metrics = evaluate_checkpoint(_target(words), words.num_episodes, words.device, env_id=words.env)
     mean, std = metrics["eval_return_mean"], metrics["eval_return_std"]
     text = f"return {mean:.2f} +- {std:.2f} ({metrics['eval_episodes']} episodes)"
+    if "eval_d4rl_score" in metrics:
+        text += f"\nD4RL score {metrics['eval_d4rl_score']:.1f}"
     if "summary" in metrics:
         low, high = metrics["summary"]["interval"]
         text += f"\ninterquartile mean over seeds {metrics['summary']['iqm']:.2f}, 95% interval {low:.2f} to {high:.2f}"

@@ -15,9 +15,27 @@ REFERENCES: dict[str, tuple[float, float]] = {
 ADROIT = "adroithand"  # Gymnasium-Robotics' name for the same tasks: AdroitHandDoor-v1
 
 
+DOMAINS = {
+    **dict.fromkeys(("hopper", "walker2d", "halfcheetah", "ant"), "locomotion"),
+    **dict.fromkeys(("pen", "hammer", "door", "relocate"), "adroit"),
+    **dict.fromkeys(("kitchen", "frankakitchen"), "kitchen"),
+    "antmaze": "antmaze",
+}
+
+
+def _task(env_id: str) -> str:
+    name = env_id.rpartition("/")[2].rpartition(":")[2].split("-")[0].lower()
+    return name.removeprefix(ADROIT).split("_")[0]  # AntMaze_UMaze-v5
+
+
+def domain(env_id: str) -> str | None:
+    """The family of D4RL's tasks that an environment belongs to, for which authors chose settings."""
+    return DOMAINS.get(_task(env_id))
+
+
 def normalized_score(env_id: str | None, value: float) -> float | None:
     """A return as a D4RL score; None where D4RL has no reference for the environment."""
-    task = (env_id or "").rpartition("/")[2].rpartition(":")[2].split("-")[0].lower().removeprefix(ADROIT)
+    task = _task(env_id or "")
     if task not in REFERENCES:
         return None
     low, high = REFERENCES[task]

@@ -6,13 +6,14 @@ Everything a data set is checked for on its own is here; whether it fits an envi
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from rl_training.core.checks import UserError
-from rl_training.data.storage import Array, blocks
+from rl_training.data.storage import Array, allocate, blocks
 
 FIELDS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
 
@@ -87,6 +88,27 @@ def without(transitions: Transitions, rows: Array, why: str) -> Transitions:
     keep = ~rows
     kept = {name: array[keep] for name, array in {**transitions.arrays(), "truncated": truncated}.items()}
     return replace(transitions, **kept, notes=(*transitions.notes, f"{int(rows.sum())} transitions left out: {why}"))
+
+
+def joined(parts: Sequence[Transitions], names: Sequence[str]) -> Transitions:
+    """Several data sets as one, one behind the other: every end stays an end."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    for part, name in zip(parts[1:], names[1:], strict=True):
+        for field, array in part.arrays().items():
+            mine = getattr(first, field)
+            if array.shape[1:] != mine.shape[1:] or array.dtype != mine.dtype:
+                raise UserError(
+                    f"{name}: {field} are {array.dtype} {array.shape[1:]} a row, "
+                    f"those of {names[0]} are {mine.dtype} {mine.shape[1:]}"
+                )
+    rows = sum(map(len, parts))
+    layout = {field: ((rows, *array.shape[1:]), array.dtype) for field, array in first.arrays().items()}
+    arrays: dict[str, Any] = {**allocate(layout, ", ".join(names))}
+    for field, array in arrays.items():
+        np.concatenate([getattr(part, field) for part in parts], out=array)
+    return replace(first, **arrays, notes=tuple(note for part in parts for note in part.notes))
 
 
 def check_values(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rl_training.core.rng import STREAM_IDS, stream
@@ -15,7 +16,9 @@ from rl_training.engine import device_rng
 from rl_training.engine.phases import Noise, NoiseSpec, Source
 
 
-def host_indices(seeds: Sequence[int], update: int, size: int, count: int, batch_size: int) -> Tensor:
+def host_indices(
+    seeds: Sequence[int], update: int, size: int | NDArray[np.int64], count: int, batch_size: int
+) -> Tensor:
     """(count, seeds, batch) rows of a source that holds `size`."""
     rows = [stream(seed, "replay", update).integers(size, size=(count, batch_size)) for seed in seeds]
     return torch.from_numpy(np.stack(rows, 1))

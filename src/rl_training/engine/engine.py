@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rl_training.engine import drawing
@@ -158,7 +160,7 @@ class Engine:
         self.update_count += 1
         self.metrics.count(pattern)
 
-    def host_indices(self, size: int, count: int, batch_size: int) -> Tensor:
+    def host_indices(self, size: int | NDArray[np.int64], count: int, batch_size: int) -> Tensor:
         return drawing.host_indices(self.seeds, self.update_count, size, count, batch_size)
 
     def host_uniforms(self, batch_size: int) -> Tensor:

@@ -61,14 +61,17 @@ class Priorities(Protocol):
 class Source(Protocol):
     """Where batches come from: a replay buffer or a data set, one row axis per seed."""
 
-    size_tensor: Tensor
+    @property
+    def size_tensor(self) -> Tensor:
+        """`size` on the device."""
 
     @property
     def priorities(self) -> Priorities | None:
         """None: every row is as likely as any other."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int | NDArray[np.int64]:
+        """How many rows there are, or (batch,) how many for each place of a batch."""
 
     def gather(self, indices: Tensor) -> Batch:
         """(seeds, batch) row numbers, or (n, seeds, batch), to tensors with those leading axes."""

@@ -51,10 +51,12 @@ class DefaultExperimentManager:
         env_id: str | None = None,
         env_factory: EnvFactory | None = None,
         show_progress: bool = True,
+        online: bool = False,
+        force: bool = False,
     ) -> PreparedRun:
         return PreparedRun(
             partial(
                 resume_training, checkpoint, total_timesteps, output_dir, eval_episodes, run_suffix, callbacks,
-                env_id=env_id, env_factory=env_factory, show_progress=show_progress,
+                env_id=env_id, env_factory=env_factory, show_progress=show_progress, online=online, force=force,
             )
         )  # fmt: skip

@@ -22,7 +22,7 @@ from rl_training.experiment.yaml_loading import dump_yaml
 
 PACKAGES = ("rl-training", "torch", "numpy", "gymnasium", "mujoco", "ale-py", "safetensors")
 
-CAN_BE_ASKED = ("total_timesteps", "eval_episodes")  # what `resume` may change
+CAN_BE_ASKED = ("total_timesteps", "eval_episodes", "env_id", "algo_kwargs")  # what `resume` may change
 
 
 def create_run_dir(config: TrainConfig, suffix: str | None = None) -> Path:
@@ -119,7 +119,9 @@ class RunRecord:
     def asked(self) -> dict[str, Any]:
         """What the last `resume` asked for; the checkpoint it went on from may not know it yet."""
         asked = self.values.get("asked")
-        return {k: v for k, v in asked.items() if k in CAN_BE_ASKED} if isinstance(asked, dict) else {}
+        asked = {k: v for k, v in asked.items() if k in CAN_BE_ASKED} if isinstance(asked, dict) else {}
+        kinds = {"env_id": str, "algo_kwargs": dict}
+        return {k: v for k, v in asked.items() if isinstance(v, kinds.get(k, object))}
 
     def update(self, **values: Any) -> None:
         self.values.update(values)

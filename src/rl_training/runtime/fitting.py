@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import ConfigError, Problem, UserError
+from rl_training.core.d4rl import domain
 from rl_training.core.fields import parse
 from rl_training.core.machine import gibibytes
 from rl_training.core.types import EnvShape
@@ -45,6 +48,21 @@ def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tup
     return cls, settings
 
 
+def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner], OffPolicySettings]:
+    """The config of a new run, with what the algorithm's authors chose for its task where the user left it open.
+
+    It stands in the run's config from then on: a run keeps its settings wherever it goes on.
+    """
+    cls, settings = parse_settings(config)
+    chosen = {**cls.by_domain.get(domain(config.env_id) or "", {}), **config.algo_kwargs}
+    if chosen != config.algo_kwargs:
+        config = replace(config, algo_kwargs=chosen)
+        cls, settings = parse_settings(config)
+    if isinstance(settings, OfflineSettings) and settings.offline_steps is not None and not cls.learns_online:
+        raise UserError(f"offline_steps must be null for {cls.name}: it learns nothing from what it plays itself")
+    return config, cls, settings
+
+
 def check_fit(cls: type[Learner], shape: EnvShape, env_id: str, settings: OffPolicySettings) -> None:
     """The algorithm against the environment's spaces, with the algorithms that would fit."""
     others = [learner_class(name) for name in algorithm_names()]
@@ -70,11 +88,21 @@ def _names(classes: Iterable[type[Learner]]) -> str:
     return f"; use {found}" if found else ""
 
 
-def check_same_spaces(checkpoint: Checkpoint, observation: ObservationCodec, action: ActionCodec) -> None:
-    """A run goes on only in the environment, or with the kind of data, that it came from."""
+def check_same_spaces(
+    checkpoint: Checkpoint, observation: ObservationCodec, action: ActionCodec, any_bounds: bool = False
+) -> None:
+    """A run goes on only in the environment, or with the kind of data, that it came from.
+
+    With `any_bounds`, vectors may have got bounds: a data set knows none, its environment does.
+    """
     codecs: dict[str, Any] = {"observation_space": observation, "action_space": action}
     for name, codec in codecs.items():
         before, now = checkpoint.state[name], space_to_dict(codec.space)
+        vectors = (
+            name == "observation_space" and not observation.is_image and before.get("kind") == now["kind"] == "box"
+        )
+        if any_bounds and vectors and before.get("shape") == now["shape"]:
+            continue
         if before != now:
             changed = [f"{key} {before.get(key)} -> {now.get(key)}" for key in now if before.get(key) != now[key]]
             raise UserError(f"{name} has changed since the checkpoint: {', '.join(changed)}")

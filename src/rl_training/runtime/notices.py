@@ -7,6 +7,7 @@ import dataclasses
 import torch
 
 from rl_training.algorithms.base import OffPolicySettings
+from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError
 from rl_training.core.fields import parse
 from rl_training.envs.vector import SeededEnvs
@@ -43,7 +44,7 @@ def starting_notices(
         notices.append(envs.note)
     if record.values["resume"] == "inexact":
         notices.append(f"resume: inexact ({record.values['resume_note']})")
-    if envs is not None and settings.learning_starts >= config.total_timesteps:
+    if settings.learning_starts >= config.total_timesteps and not isinstance(settings, OfflineSettings):
         notices.append(
             f"learning_starts ({settings.learning_starts}) is not below total_timesteps "
             f"({config.total_timesteps}): nothing will be learned"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rl_training.data.mixed_data import MixedData
 from rl_training.data.replay_buffer import Array, ReplayBuffer
 from rl_training.envs.vector import SeededEnvs
 from rl_training.runtime.session import Session
@@ -24,13 +25,14 @@ def step_and_store(envs: SeededEnvs, replay: ReplayBuffer, actions: Array) -> No
     )
 
 
-def run_off_policy(session: Session, envs: SeededEnvs, replay: ReplayBuffer) -> None:
+def run_off_policy(session: Session, envs: SeededEnvs, replay: ReplayBuffer, mixed: MixedData | None = None) -> None:
+    """Learns from the replay, or from what it is mixed with."""
     learner, settings = session.learner, session.settings
     seeds, rows = len(session.seeds), envs.num_envs
     while session.running():
         obs = envs.obs.reshape(seeds, rows, *envs.obs.shape[1:])
         learner.observe(obs)
-        if session.step < settings.learning_starts:
+        if session.step < settings.learning_starts and not session.online_from:  # else there is a policy already
             actions = learner.act_randomly(session.step, rows)
         else:
             obs = envs.obs.reshape(seeds, rows, *envs.obs.shape[1:])
@@ -42,5 +44,5 @@ def run_off_policy(session: Session, envs: SeededEnvs, replay: ReplayBuffer) -> 
         learner.set_progress(session.progress)
         updates = session.updates_owed(rows)
         if updates:
-            learner.train(replay, updates, session.step)
+            learner.train(mixed or replay, updates, session.step)
         session.after_step()

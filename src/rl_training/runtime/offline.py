@@ -11,10 +11,12 @@ import numpy as np
 from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError
 from rl_training.core.types import EnvShape
+from rl_training.data.mixed_data import MixedData
 from rl_training.data.offline_dataset import ResidentData, TransitionDataset
+from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.data.storage import Array, blocks
 from rl_training.data.summary import trajectory_returns
-from rl_training.data.transitions import Transitions
+from rl_training.data.transitions import Transitions, joined
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict
@@ -38,7 +40,10 @@ class OfflineData:
     action: ActionCodec
     sha256: str
     has_environment: bool
+    replays_exactly: bool  # that environment
     notices: tuple[str, ...]
+    scale: float  # of the rewards, before the shift
+    shift: float
 
     @property
     def shape(self) -> EnvShape:
@@ -48,25 +53,30 @@ class OfflineData:
     def about(self) -> dict[str, Any]:
         return {"dataset": {"sha256": self.sha256, "transitions": len(self.dataset)}}
 
-    def check_unchanged(self, checkpoint: Checkpoint) -> None:
-        """A run goes on only with the data that it began with."""
+    def change_since(self, checkpoint: Checkpoint, force: bool) -> str | None:
+        """A run goes on only with the data that it began with, or by force; then what has changed."""
         before = checkpoint.state.get("dataset")
         digest = before.get("sha256") if isinstance(before, dict) else None
-        if digest != self.sha256:
-            raise UserError(
-                f"{checkpoint.path}: the data set has changed since the checkpoint "
-                f"(sha256 {str(digest)[:16]} -> {self.sha256[:16]})"
-            )
+        if digest == self.sha256:
+            return None
+        change = f"the data set has changed since the checkpoint (sha256 {str(digest)[:16]} -> {self.sha256[:16]})"
+        if not force:
+            raise UserError(f"{checkpoint.path}: {change}; --force goes on with it all the same")
+        return change
+
+    def mixed_with(self, replay: ReplayBuffer, data: ResidentData, settings: OfflineSettings) -> MixedData:
+        share, size = settings.online_data_share, settings.batch_size
+        return MixedData(data, replay, batch_size=size, share=share, scale=self.scale, shift=self.shift)
 
 
 def prepare_offline(settings: OfflineSettings, source: EnvSource) -> OfflineData:
     """Load or make the data set and check it against the environment, or, where there is none, against itself."""
     notices: list[str] = []
-    has_environment = True
+    has_environment, replays_exactly = True, True
     try:
-        check_environment(source)
+        replays_exactly = check_environment(source).replays_exactly
     except UserError as error:
-        if settings.dataset_kind != "file":
+        if settings.dataset_kind != "file" or settings.offline_steps is not None:
             raise
         has_environment = False
         notices.append(f"no environment, so there are no evaluations: {error}")
@@ -81,15 +91,19 @@ def prepare_offline(settings: OfflineSettings, source: EnvSource) -> OfflineData
     else:
         observation, action = own_spaces(transitions, where)
     dataset = training_data(transitions, observation, action, where, settings.clip_actions)
-    dataset = dataset.with_reward_transform(scale=_reward_scale(settings, transitions), shift=settings.reward_shift)
-    return OfflineData(dataset, observation, action, transitions.sha256(), has_environment, tuple(notices))
+    scale, shift = _reward_scale(settings, transitions), settings.reward_shift
+    dataset = dataset.with_reward_transform(scale=scale, shift=shift)
+    digest = transitions.sha256()
+    return OfflineData(
+        dataset, observation, action, digest, has_environment, replays_exactly, tuple(notices), scale, shift
+    )
 
 
 def _transitions(settings: OfflineSettings, source: EnvSource) -> tuple[Transitions, str]:
     if settings.dataset_kind == "file":
-        assert settings.dataset_path is not None
-        path = settings.dataset_path
-        return load_data(path, drop_nonfinite=settings.drop_nonfinite), str(path)
+        paths = settings.dataset_paths
+        parts = [load_data(path, drop_nonfinite=settings.drop_nonfinite) for path in paths]
+        return joined(parts, [str(path) for path in paths]), ", ".join(map(str, paths))
     size, seed = settings.dataset_size, settings.dataset_seed
     if settings.dataset_kind == "random":
         return record_random(source, size, seed), f"the recording of {source.env_id}"
@@ -135,11 +149,12 @@ def observation_statistics(dataset: TransitionDataset) -> tuple[Array, Array]:
 
 
 def run_offline(session: Session, data: ResidentData) -> None:
-    learner = session.learner
+    learner, asked = session.learner, session.settings.offline_steps
+    end = session.total if asked is None else min(asked, session.total)
     captured = learner.device.type == "cuda"
-    while session.running():
+    while session.running() and session.step < end:
         # On the host one at a time: batches drawn together would depend on what else falls due in between.
-        count = session.updates_until(SAME_RATE) if captured else 1
+        count = session.updates_until(end, SAME_RATE) if captured else 1
         learner.set_progress((session.step - session.step % SAME_RATE) / session.horizon)
         learner.train(data, count, session.step + count)
         session.count_updates(count)

@@ -152,6 +152,9 @@ def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs | None, r
     load_learner(checkpoint, learner)
     if envs is None or replay is None:
         return True
+    if not checkpoint.names("envs."):  # of a run that only now goes on online
+        envs.reset_all()
+        return True
     added = int(checkpoint.state["added"])
     oldest = added - min(added, replay.capacity)
     reached = oldest

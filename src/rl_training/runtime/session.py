@@ -66,7 +66,9 @@ class Session:
         self.signals, self.guard = signals or StopSignals(), guard
         self.total = config.total_timesteps
         self.step, self.previous_step, self.since_training = 0, 0, 0
-        self.horizon = self.total  # what schedules run towards: extending a run does not change it
+        # A run that began offline counts its environment's steps from here on.
+        self.online_from: int = getattr(self.settings, "offline_steps", None) or 0
+        self.horizon = self.online_from or self.total  # what schedules run towards: extending a run does not change it
         self.elapsed_before, self.started = 0.0, time.monotonic()
         self.episodes = EpisodeStatistics(len(self.seeds), config.num_envs)
         self.best: list[float | None] = [None] * len(self.seeds)
@@ -92,7 +94,8 @@ class Session:
     # --- what the loop asks ----------------------------------------------------------------------------------------
     @property
     def progress(self) -> float:
-        return self.step / self.horizon
+        # Schedules belong to the offline stage: behind it IQL's actor, at its end, would never learn again.
+        return 0.0 if 0 < self.online_from <= self.step else self.step / self.horizon
 
     @property
     def gradient_steps(self) -> int:
@@ -111,16 +114,17 @@ class Session:
         self.previous_step = self.step
         self.step += count
 
-    def updates_until(self, interval: int) -> int:
-        """How many updates may follow at once: up to a multiple of `interval`, or the next thing that is due."""
+    def updates_until(self, end: int, interval: int) -> int:
+        """How many updates may follow at once: up to `end`, a multiple of `interval`, or the next thing that is due."""
         intervals = [interval, *(every.interval for every in self._due)]
-        return min(self.total - self.step, *(length - self.step % length for length in intervals))
+        return min(end - self.step, *(length - self.step % length for length in intervals))
 
     def updates_owed(self, transitions: int) -> int:
         """A constant update-to-data ratio whatever `num_envs` is: the remainder is carried over."""
-        if self.step <= self.settings.learning_starts:
+        beyond = self.step - self.online_from - self.settings.learning_starts
+        if beyond <= 0:
             return 0
-        self.since_training += min(transitions, self.step - self.settings.learning_starts)
+        self.since_training += min(transitions, beyond)
         trainings, self.since_training = divmod(self.since_training, self.settings.train_frequency)
         return int(trainings * self.settings.gradient_updates_per_step)
 

@@ -27,7 +27,13 @@ from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.choices import Choices, choose
 from rl_training.runtime.closing import write_video_and_report
-from rl_training.runtime.fitting import check_data_memory, check_fit, check_same_spaces, parse_settings
+from rl_training.runtime.fitting import (
+    check_data_memory,
+    check_fit,
+    check_same_spaces,
+    parse_settings,
+    with_task_defaults,
+)
 from rl_training.runtime.notices import NOT_REPLAYABLE, recorded_choices, starting_notices
 from rl_training.runtime.off_policy import run_off_policy
 from rl_training.runtime.offline import OfflineData, observation_statistics, prepare_offline, run_offline
@@ -83,23 +89,23 @@ def train(
     env_factory: EnvFactory | None = None,
     show_progress: bool = True,
 ) -> TrainResult:
-    cls, settings = parse_settings(config)
+    config, cls, settings = with_task_defaults(config)
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
     offline = prepare_offline(settings, source) if isinstance(settings, OfflineSettings) else None
-    conformance = check_environment(source) if offline is None else None
-    shape = offline.shape if offline is not None else conformance.shape  # type: ignore[union-attr]
+    checked = offline or check_environment(source)
+    shape = checked.shape
     check_fit(cls, shape, config.env_id, settings)
     choices = choose(config, settings, shape)
-    if offline is None:
+    if _plays(settings):
         check_memory(config, settings, shape, choices.device)
-    else:
+    if offline is not None:
         check_data_memory(offline.dataset, choices.device)
     run_dir = create_run_dir(config, run_suffix)
     lock = RunLock(run_dir)
     lock.acquire()
     try:
         record = RunRecord.create(run_dir, config, choices.to_dict())
-        if conformance is not None and not conformance.replays_exactly:
+        if _plays(settings) and not checked.replays_exactly:
             record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
         return _execute(
             config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress, offline=offline
@@ -117,13 +123,13 @@ def resume(
     env_factory: EnvFactory | None = None,
     show_progress: bool = True,
     notes: Sequence[str] = (),
+    force: bool = False,
 ) -> TrainResult:
     """Go on from a checkpoint (None: from the start) in `run_dir`, which holds the run's record and logs."""
     cls, settings = parse_settings(config)
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
     offline = prepare_offline(settings, source) if isinstance(settings, OfflineSettings) else None
-    if offline is not None and checkpoint is not None:
-        offline.check_unchanged(checkpoint)
+    change = offline.change_since(checkpoint, force) if offline is not None and checkpoint is not None else None
     lock = RunLock(run_dir)
     lock.acquire()
     try:
@@ -133,7 +139,12 @@ def resume(
         for directory in (run_dir, run_dir / "agents"):
             remove_temporaries(directory)
         # Asked for now, in the next checkpoint's config later: a kill in between must not forget it.
-        record.update(status="running", ended=None, asked={name: getattr(config, name) for name in CAN_BE_ASKED})
+        wanted = config.to_dict()
+        record.update(status="running", ended=None, asked={name: wanted[name] for name in CAN_BE_ASKED})
+        if change is None and offline is not None and _plays(settings) and not offline.replays_exactly:
+            change = NOT_REPLAYABLE
+        if change is not None:
+            record.update(resume="inexact", resume_note=change)
         return _execute(
             config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress,
             resumed=checkpoint, notes=[*notes, *changed], offline=offline,
@@ -159,7 +170,7 @@ def _execute(
     device = choices.apply()
     session: Session | None = None
     envs, replay = None, None
-    if offline is None:
+    if _plays(settings):
         envs = SeededEnvs(
             source, config.seed_list, config.num_envs, workers=choices.workers, timeout=config.env_timeout
         )
@@ -167,8 +178,8 @@ def _execute(
     assert home is not None
     try:
         if resumed is not None:
-            check_same_spaces(resumed, home.observation, home.action)
-        if resumed is not None and offline is None:
+            check_same_spaces(resumed, home.observation, home.action, any_bounds=offline is not None)
+        if resumed is not None and envs is not None:
             check_memory(config, settings, home.shape, choices.device)
         learner = cls.create(home.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
         if envs is not None:
@@ -209,11 +220,13 @@ def _execute(
             for notice in notices:
                 session.display.note(notice)
             session.start()
+            mixed = None
             if offline is not None and data is not None:
                 record.update(**offline.about)
                 run_offline(session, data)
-            elif envs is not None and replay is not None:
-                run_off_policy(session, envs, replay)
+                mixed = offline.mixed_with(replay, data, settings) if replay is not None else None  # type: ignore[arg-type]
+            if envs is not None and replay is not None:
+                run_off_policy(session, envs, replay, mixed)
             session.end()
     except EnvironmentFailure as failure:
         raise TrainingFailure(_report_failure(failure, run_dir, record)) from failure
@@ -233,6 +246,11 @@ def _execute(
         if envs is not None:
             envs.close()
     return _conclude(session, signals)
+
+
+def _plays(settings: OffPolicySettings) -> bool:
+    """Whether the run steps environments: every online one, and an offline one that goes on online."""
+    return not isinstance(settings, OfflineSettings) or settings.offline_steps is not None
 
 
 def _report_failure(failure: EnvironmentFailure, run_dir: Path, record: RunRecord) -> str:

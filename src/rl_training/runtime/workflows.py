@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError, require
+from rl_training.core.d4rl import normalized_score
 from rl_training.core.types import TrainResult
-from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvFactory, EnvSource
 from rl_training.experiment.checkpoint_writing import copy_checkpoint
 from rl_training.experiment.checkpointing import Checkpoint, list_checkpoints
@@ -21,7 +22,7 @@ from rl_training.experiment.files import sync_tree
 from rl_training.experiment.runs import RunRecord, create_run_dir
 from rl_training.experiment.yaml_loading import load_yaml
 from rl_training.runtime import trainer
-from rl_training.runtime.agents import Agent, find_checkpoint, load_agent
+from rl_training.runtime.agents import Agent, agent_from_checkpoint, find_checkpoint, load_agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.choices import choose
 from rl_training.runtime.closing import record_video
@@ -52,6 +53,9 @@ def evaluate_agent(
         "eval_return_std": float(np.std(returns)),
         "eval_episodes": len(returns),
     }
+    score = normalized_score(source.env_id, metrics["eval_return_mean"])
+    if score is not None:
+        metrics["eval_d4rl_score"] = score
     if len(seeds) > 1:
         from rl_training.core.statistics import summarize
 
@@ -104,8 +108,14 @@ def resume_training(
     env_id: str | None = None,
     env_factory: EnvFactory | None = None,
     show_progress: bool = True,
+    online: bool = False,
+    force: bool = False,
 ) -> TrainResult:
-    """Go on from a run directory or checkpoint, in the same directory unless `output_dir` or `run_suffix` is given."""
+    """Go on from a run directory or checkpoint, in the same directory unless `output_dir` or `run_suffix` is given.
+
+    With `online`, an offline run that is done goes on in its environment, up to `total_timesteps`. With `force`, a
+    run goes on although its data set is another now.
+    """
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path}: no such run or checkpoint")
@@ -131,6 +141,8 @@ def resume_training(
         raise UserError(f"total_timesteps must be >= {step}, the checkpoint's step, got {total_timesteps}")
     config = trainer.with_changes(config, **record.asked if record else {})
     source = env_source(config, env_id, env_factory)
+    if online and total_timesteps is not None:
+        config = _online(config, step, total_timesteps)
     config = trainer.with_changes(
         config,
         total_timesteps=total_timesteps,
@@ -149,7 +161,7 @@ def resume_training(
             if record is not None:
                 checkpoint = _copy_run(home, run_dir, config, checkpoint)
             elif checkpoint is not None:
-                checkpoint = _found_run(run_dir, config, checkpoint, source)
+                checkpoint = _found_run(run_dir, config, checkpoint)
         except OSError as error:  # a full disk, or a run that is training and has rotated it away
             shutil.rmtree(run_dir, ignore_errors=True)
             reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror
@@ -164,7 +176,23 @@ def resume_training(
         env_factory=env_factory,
         show_progress=show_progress,
         notes=notes,
+        force=force,
     )
+
+
+def _online(config: TrainConfig, step: int, total_timesteps: int) -> TrainConfig:
+    """An offline run that is done, with the steps beyond it in its environment; any other run as it is."""
+    cls, settings = parse_settings(config)
+    if not isinstance(settings, OfflineSettings) or settings.offline_steps is not None:
+        return config
+    if not cls.learns_online:
+        raise UserError(f"{cls.name} cannot go on online: it learns nothing from what it plays itself")
+    if step < config.total_timesteps:
+        raise UserError(
+            f"the offline run is at update {step} of {config.total_timesteps}; "
+            "resume it to its end first (without --total-timesteps)"
+        )
+    return replace(config, algo_kwargs={**config.algo_kwargs, "offline_steps": step})
 
 
 def _never_saved(path: Path) -> bool:
@@ -174,10 +202,11 @@ def _never_saved(path: Path) -> bool:
     return bool(RunRecord.read(path).values["status"] in ("running", "failed"))
 
 
-def _found_run(target: Path, config: TrainConfig, checkpoint: Checkpoint, source: EnvSource) -> Checkpoint:
+def _found_run(target: Path, config: TrainConfig, checkpoint: Checkpoint) -> Checkpoint:
     """A run that has nothing but a checkpoint of another: its logs start here, and so does its best agent."""
     _, settings = parse_settings(config)
-    choices = choose(config, settings, check_environment(source).shape)
+    agent = agent_from_checkpoint(checkpoint)  # what was trained tells its spaces: there may be no environment
+    choices = choose(config, settings, agent.shape)
     state = {
         **checkpoint.state,
         "offsets": {"metrics": 0, "evaluations": 0},
