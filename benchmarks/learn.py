@@ -109,6 +109,14 @@ PROOFS = {
     "redq-hopper-125k": Proof(
         "configs/redq/hopper.yaml", 4, 10, 3200.0, "3,517 (the paper); 3,342 +- 45 (nnabla-rl) at 125k steps"
     ),
+    "drq-pendulum-pixels": Proof("configs/drq/pendulum_pixels.yaml", 3, 20, -250.0, "none published from pixels"),
+    "drqv2-pendulum-pixels": Proof("configs/drqv2/pendulum_pixels.yaml", 3, 20, -250.0, "none published from pixels"),
+    "drq-cartpole-swingup-100k": Proof(
+        "configs/drq/cartpole_swingup.yaml", 3, 10, 667.0, "759 +- 93 (the authors, 100k environment steps, 10 seeds)"
+    ),
+    "drqv2-cartpole-swingup-100k": Proof(
+        "configs/drqv2/cartpole_swingup.yaml", 3, 10, 372.0, "626 +- 254 (the authors, 100k frames, 10 seeds)"
+    ),
     **offline_proofs(),
 }  # fmt: skip
 

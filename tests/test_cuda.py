@@ -9,8 +9,7 @@ import torch
 
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.types import EnvShape
-from rl_training.data.frame_replay import FrameReplay
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.data.frame_replay import FrameReplay, replay_class
 from rl_training.experiment.checkpointing import load_checkpoint
 from rl_training.runtime.trainer import train
 from rl_training.runtime.workflows import resume_training
@@ -21,19 +20,28 @@ TOLERANCE = 2e-3
 
 
 def shape_for(name: str) -> EnvShape:
-    return EnvShape((5,), "float32", 3, learner_class(name).discrete_actions)
+    cls = learner_class(name)
+    if cls.image_observations:
+        return EnvShape((6, 20, 20), "uint8", 3, cls.discrete_actions, 2)
+    return EnvShape((5,), "float32", 3, cls.discrete_actions)
 
 
 def make(name: str, seeds: list[int], compiled: bool, **settings):  # type: ignore[no-untyped-def]
-    cls = learner_class(name)
+    cls, shape = learner_class(name), shape_for(name)
+    if shape.is_image:
+        # As below: of a gradient that is nothing but rounding Adam would make a full step.
+        settings = {"learning_rate": 1e-2, "adam_eps": 1e-2, **settings}
     chosen = cls.settings_type(hidden_sizes=(32, 32), batch_size=16, **settings)
-    learner = cls.create(shape_for(name), chosen, seeds, device="cuda", compiled=compiled)
-    replay = ReplayBuffer(shape_for(name), capacity=200, num_envs=1, seeds=len(seeds), device="cuda")
+    learner = cls.create(shape, chosen, seeds, device="cuda", compiled=compiled)
+    replay = replay_class(shape)(shape, capacity=200, num_envs=1, seeds=len(seeds), device="cuda")
     for index, seed in enumerate(seeds):
         generator = torch.Generator(device="cuda").manual_seed(seed)
         for tensor in replay.storage.values():
             if tensor.is_floating_point():
                 tensor[index].normal_(generator=generator).tanh_()
+        if isinstance(replay, FrameReplay):
+            replay.storage["final"].fill_(-1)
+            replay.pictures[index].random_(256, generator=generator)
     replay.finish_writing(200)
     return learner, replay
 

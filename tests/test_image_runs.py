@@ -131,6 +131,24 @@ def test_other_ways_to_run_the_seeds_agree_within_rounding(kind: str) -> None:
     assert acted[0].shape == (2, 5) and np.array_equal(*acted)
 
 
+@pytest.mark.parametrize(("algo", "settings"), [("drq", {}), ("drq", {"encoder": "nature"}), ("drqv2", {})])
+def test_actors_and_critics_of_all_seeds_at_once_as_on_a_gpu(algo: str, settings: Any) -> None:
+    """Gradients, as Adam keeps them, and not parameters: of mere rounding Adam would make full steps."""
+    cls, shape = learner_class(algo), EnvShape((2, 36, 36), "uint8", 3, False)
+    sizes = {"hidden_sizes": (8,), "features_dim": 5, "batch_size": 5}
+    plain, other = (cls.create(shape, parse(cls.settings_type, {**sizes, **settings}), (0, 1)) for _ in range(2))
+    other.engine.looped = False
+    batch = {**image_batches(2), "actions": torch.rand(2, 5, 3) * 2 - 1}
+    noise = plain.engine.host_noise(plain.noise(5))
+    for learner in (plain, other):
+        learner.engine.update(batch, noise, pattern=(True, True))
+    for name, tensor in plain.state_dict().items():
+        if name.startswith("adam_mean"):
+            torch.testing.assert_close(other.state_dict()[name], tensor, rtol=1e-3, atol=1e-5)
+    acted = [learner.act_greedy(batch["obs"].numpy()) for learner in (plain, other)]
+    np.testing.assert_allclose(acted[1], acted[0], atol=1e-2)
+
+
 # --- does the algorithm fit the images? -------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("algo", "shape", "message"),
@@ -138,10 +156,26 @@ def test_other_ways_to_run_the_seeds_agree_within_rounding(kind: str) -> None:
         (
             "sac",
             EnvShape((9, 84, 84), "uint8", 1, False),
-            r"sac takes vectors; Some-v0 gives images of shape \(9, 84, 84\)",
+            r"sac takes vectors; Some-v0 gives images of shape \(9, 84, 84\); use drq, drqv2",
         ),
         ("dqn", EnvShape((84, 84, 3), "uint8", 2, True), r"images must be \(channels, height, width\); Some-v0 gives"),
         ("dqn", EnvShape((3, 20, 84), "uint8", 2, True), "images must be at least 36x36 for this network, got 20x84"),
+        (
+            "drq",
+            EnvShape((3,), "float32", 1, False),
+            r"drq takes images; Some-v0 gives vectors of shape \(3,\); use sac, .*; env_kwargs.wrappers.pixels gives",
+        ),
+        (
+            "drqv2",
+            EnvShape((9, 84, 84), "uint8", 4, True),
+            r"drqv2 needs Box actions; Some-v0 has Discrete\(4\); use dqn",
+        ),
+        (
+            "drqv2",
+            EnvShape((84, 84, 9), "uint8", 2, False),
+            r"images must be \(channels, height, width\); Some-v0 gives \(84, 84, 9\), channels last",
+        ),
+        ("drq", EnvShape((3, 14, 84), "uint8", 2, False), "images must be at least 15x15 for this network, got 14x84"),
     ],
 )
 def test_images_that_do_not_fit_are_refused_before_anything_is_built(algo: str, shape: EnvShape, message: str) -> None:

@@ -45,6 +45,7 @@ class Choices:
         torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = self.tf32  # convolutions
         torch.backends.cudnn.benchmark = False  # it may pick another kernel next time
+        torch.backends.cudnn.deterministic = True  # else the gradients of convolutions may be added in any order
         if self.device.startswith("cuda:"):
             torch.cuda.set_device(self.device)  # graphs are captured on the current device's stream
         return torch.device(self.device)

@@ -74,7 +74,7 @@ def check_fit(cls: type[Learner], shape: EnvShape, env_id: str, settings: OffPol
     if not cls.takes(shape.is_image):
         takes, gives = ("vectors", "images") if shape.is_image else ("images", "vectors")
         fitting = (one for one in others if one.discrete_actions == shape.discrete and one.takes(shape.is_image))
-        use = _names(fitting) or "; see env_kwargs.wrappers.pixels" * (not shape.is_image)
+        use = _names(fitting) + "; env_kwargs.wrappers.pixels gives images" * (not shape.is_image)
         raise UserError(f"{cls.name} takes {takes}; {env_id} gives {gives} of shape {shape.obs_shape}{use}")
     if shape.is_image and shape.obs_shape[2] <= max(4, min(shape.obs_shape[:2]) // 4):
         hint = "channels last; env_kwargs.wrappers.pixels gives them right"
