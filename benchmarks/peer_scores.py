@@ -25,7 +25,7 @@ CLASSES = {"dqn": "stable_baselines3:DQN", "qr_dqn": "sb3_contrib:QRDQN"}
 PEERS = [name for name, proof in PROOFS.items() if proof.config.split("/")[1] in CLASSES and "pong" not in name]
 
 
-def peer_settings(name: str) -> dict[str, Any]:
+def peer_settings(name: str, device: str) -> dict[str, Any]:
     """Our config in the peer's words."""
     proof = PROOFS[name]
     config = load_config(proof.config, proof.overrides, **proof.changes)
@@ -35,6 +35,7 @@ def peer_settings(name: str) -> dict[str, Any]:
         policy["n_quantiles"] = ours["num_quantiles"]
     return {
         "class": CLASSES[config.algo],
+        "device": device,
         "env_id": config.env_id,
         "total_timesteps": config.total_timesteps,
         "eval_interval": config.eval_interval,
@@ -71,6 +72,7 @@ def main() -> None:
     parser.add_argument("names", nargs="+", choices=[*PEERS, "all"])
     parser.add_argument("--peer-python", required=True)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     words = parser.parse_args()
@@ -78,7 +80,7 @@ def main() -> None:
     done: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     with ThreadPoolExecutor(words.jobs) as pool:
         waiting = {
-            pool.submit(one_seed, words.peer_python, peer_settings(name), seed): name
+            pool.submit(one_seed, words.peer_python, peer_settings(name, words.device), seed): name
             for name in names
             for seed in range(words.seeds)
         }
@@ -86,12 +88,12 @@ def main() -> None:
             name = waiting[future]
             done[name].append(future.result())
             if len(done[name]) == words.seeds:
-                write(name, sorted(done[name], key=lambda one: one["seed"]), words.output)
+                write(name, words.device, sorted(done[name], key=lambda one: one["seed"]), words.output)
 
 
-def write(name: str, seeds: list[dict[str, Any]], folder: Path) -> None:
+def write(name: str, device: str, seeds: list[dict[str, Any]], folder: Path) -> None:
     summary = {kind: summarize([one[kind] for one in seeds]) for kind in ("best", "final")}
-    result = {"name": name, "settings": peer_settings(name), "summary": summary, "seeds": seeds}
+    result = {"name": name, "settings": peer_settings(name, device), "summary": summary, "seeds": seeds}
     (folder / f"peer-{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     print(f"{name}: best {summary['best']['iqm']:.1f} {summary['best']['interval']}", flush=True)
 

@@ -35,11 +35,11 @@ def main() -> None:
             best_model_save_path=folder,
             verbose=0,
         )
-        model = cls("MlpPolicy", env, seed=seed, device="cpu", **kwargs)
+        model = cls("MlpPolicy", env, seed=seed, device=settings["device"], **kwargs)
         started = time.monotonic()
         model.learn(settings["total_timesteps"], callback=evaluate)
         seconds = time.monotonic() - started
-        best = cls.load(f"{folder}/best_model", device="cpu")
+        best = cls.load(f"{folder}/best_model", device=settings["device"])
     found = {
         kind: float(evaluate_policy(agent, fresh, n_eval_episodes=settings["fresh_episodes"])[0])
         for kind, agent in (("best", best), ("final", model))
