@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.algorithms.catalogue import algorithm_names
+from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.checks import UserError
 from rl_training.experiment.checkpointing import list_checkpoints, load_checkpoint
 from rl_training.runtime.agents import load_agent
@@ -33,10 +33,13 @@ class StopAt(Callback):
 def state_of(result) -> tuple[dict[str, torch.Tensor], list[dict], list[str]]:
     """Everything a run ends with: all tensors (replay rows in order), metric rows without the clock, evaluations."""
     checkpoint = load_checkpoint(result.checkpoint_path)
-    tensors = {**checkpoint.tensors("learner.safetensors"), **checkpoint.tensors("envs.safetensors")}
+    tensors = checkpoint.tensors("learner.safetensors")
     segments = [checkpoint.tensors(name) for name in checkpoint.names("replay_")]
+    offline = learner_class(checkpoint.state["config"]["algo"]).offline
+    assert offline == (not segments) == ("envs.safetensors" not in checkpoint.files)
+    tensors |= {} if offline else checkpoint.tensors("envs.safetensors")
     capacity = 64
-    for field in segments[0]:
+    for field in segments[0] if segments else ():
         tensors[f"replay.{field}"] = torch.cat([segment[field] for segment in segments], 1)[:, -capacity:]
     rows = [json.loads(line) for line in (result.run_dir / "metrics.jsonl").read_text().splitlines()]
     rows = [{key: value for key, value in row.items() if key not in CLOCK} for row in rows]
