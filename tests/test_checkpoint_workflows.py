@@ -12,7 +12,7 @@ import pytest
 import torch
 from resume_harness import replay_of
 
-from rl_training.algorithms.catalogue import algorithm_names
+from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.checks import UserError
 from rl_training.experiment.checkpointing import list_checkpoints, load_checkpoint
 from rl_training.runtime.agents import load_agent
@@ -34,8 +34,11 @@ class StopAt(Callback):
 def state_of(result) -> tuple[dict[str, torch.Tensor], list[dict], list[str]]:
     """Everything a run ends with: all tensors (replay rows in order), metric rows without the clock, evaluations."""
     checkpoint = load_checkpoint(result.checkpoint_path)
-    tensors = {**checkpoint.tensors("learner.safetensors"), **checkpoint.tensors("envs.safetensors")}
-    tensors.update(replay_of(checkpoint))
+    tensors = checkpoint.tensors("learner.safetensors")
+    offline = learner_class(checkpoint.state["config"]["algo"]).offline
+    assert offline == (not checkpoint.names("replay_")) == ("envs.safetensors" not in checkpoint.files)
+    if not offline:
+        tensors |= {**checkpoint.tensors("envs.safetensors"), **replay_of(checkpoint)}
     rows = [json.loads(line) for line in (result.run_dir / "metrics.jsonl").read_text().splitlines()]
     rows = [{key: value for key, value in row.items() if key not in CLOCK} for row in rows]
     return tensors, rows, (result.run_dir / "evaluations.jsonl").read_text().splitlines()
