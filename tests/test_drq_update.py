@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -157,6 +158,29 @@ def test_an_actor_with_convolutions_of_its_own_looks_through_them() -> None:
     critic, policy = hand_losses(hand_learner(own=2.0))
     assert critic["target_q_mean"].item() == pytest.approx(39.2)
     assert policy["actor_loss"].item() == pytest.approx(0.1 * 2 - 2)
+
+
+@pytest.mark.parametrize("copies", [(2, 3), (3, 1)])
+def test_a_batch_is_its_rows_one_by_one(copies: tuple[int, int]) -> None:
+    """Each row with its own shifts and actions: the shifts of a row stand a batch apart."""
+    learner = make_drq(target_augmentations=copies[0], loss_augmentations=copies[1])
+    groups, batch = learner.engine.seed_groups(0), random_batch()
+    noise = {name: value[0] for name, value in learner.engine.host_noise(learner.noise(4)).items()}
+
+    def losses(batch: dict[str, Tensor], noise: dict[str, Tensor]) -> list[float]:
+        with torch.no_grad():
+            loss, metrics = learner.critic_loss(groups, batch, noise)
+            policy, _ = learner.policy_loss(groups, {**batch, "carried": metrics["carried"]}, noise)
+        return [loss.item(), metrics["target_q_mean"].item(), policy.item()]
+
+    alone = [
+        losses(
+            {name: value[row : row + 1] for name, value in batch.items()},
+            {name: value[row::4] for name, value in noise.items()},
+        )
+        for row in range(4)
+    ]
+    assert losses(batch, noise) == pytest.approx(np.mean(alone, 0).tolist(), rel=1e-4)
 
 
 @pytest.mark.parametrize("encoder", ["drq", "nature"])

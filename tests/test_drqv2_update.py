@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from test_drq_update import SIZES, Critics, TopLeft, random_batch
+from test_seeds import filled_replay, make_learner
 from torch import Tensor, nn
 
 from rl_training.algorithms import DrQv2, drqv2_loss
@@ -127,6 +128,12 @@ def test_the_noise_falls_with_the_agents_steps_whatever_the_run_is_long() -> Non
     for step, expected in ((0, 1.0), (50, 0.55), (100, 0.1), (1000, 0.1)):
         learner.update(random_batch(), global_step=step)
         assert std.item() == pytest.approx(expected) and learner.exploration(0.0) == pytest.approx(expected)
+
+
+def test_a_runs_updates_have_the_noise_of_their_step() -> None:
+    learner = make_learner("drqv2")
+    learner.train(filled_replay("drqv2", 1), 2, global_step=50_000)
+    assert learner.engine.seed_groups(0)["schedule"]["std"].item() == pytest.approx(0.55)
 
 
 def test_exploring_actions_have_the_schedules_spread_unclipped_by_noise_clip() -> None:

@@ -17,7 +17,7 @@ from rl_training.engine.device_rng import normals, threefry, uniforms
 from rl_training.engine.engine import Engine
 from rl_training.engine.groups import Layout
 from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
-from rl_training.engine.phases import Phase
+from rl_training.engine.phases import CARRIED, Phase
 from rl_training.models.mlp_q_network import MLPQNetwork
 
 CPU = torch.device("cpu")
@@ -245,6 +245,32 @@ def test_every_metric_key_is_there_after_the_first_update() -> None:
     feed(engine, 5.0)
     assert latest["loss"] == pytest.approx(2.0), "a result keeps its own update's numbers"
     assert engine.metrics.newest()["loss"] == pytest.approx(5.0 * 0.9)
+
+
+@pytest.mark.parametrize("looped", [False, True])
+@pytest.mark.parametrize("starts", [(2.0,), (2.0, 3.0)])
+def test_what_a_phase_carries_reaches_the_next_as_it_was_before_the_step(
+    starts: tuple[float, ...], looped: bool
+) -> None:
+    """The first hands w * x on: 2 * 5 and 3 * 7, although by the time of the second phase w has moved by 0.1."""
+
+    def first(groups: Any, batch: Any, noise: Any) -> Any:
+        product = groups["one"]["w"] * batch["x"]
+        return product.sum(), {"loss": product.sum(), CARRIED: product.detach()}
+
+    def second(groups: Any, batch: Any, noise: Any) -> Any:
+        loss = (batch[CARRIED] * groups["two"]["w"]).sum()
+        return loss, {"carried_loss": loss}
+
+    members = {name: [{"w": torch.tensor(start)} for start in starts] for name in ("one", "two")}
+    phases = [Phase(("one",), first), Phase(("two",), second)]
+    engine = Engine(phases, members, seeds=range(len(starts)), device=CPU, looped=looped)
+    engine.set_rates([0.1, 0.1])
+    feed(engine, *(5.0, 7.0)[: len(starts)])
+    assert engine.metrics.names == [("loss",), ("carried_loss",)]
+    expected = [2.0 * 5 * 2, 3.0 * 7 * 3][: len(starts)]
+    assert engine.metrics.latest[1][0].tolist() == pytest.approx(expected)
+    assert engine.groups()["one"]["w"].tolist() == pytest.approx([start - 0.1 for start in starts])
 
 
 def test_a_phase_runs_at_each_multiple_only() -> None:
