@@ -220,12 +220,14 @@ def run_list(words: Words) -> int:
             "name": spec.name,
             "title": spec.learner.title,
             "actions": "discrete" if spec.learner.discrete_actions else "continuous",
+            "offline": spec.learner.offline,
         }
         for spec in list_algorithm_specs()
     ]
     configs = [str(path.relative_to(ASSETS)) for path in packaged_configs()]
     lines = ["algorithms"]
-    lines += [f"  {one['name']:10s} {one['actions']:10s} {one['title']}" for one in algorithms]
+    for one in algorithms:
+        lines.append(f"  {one['name']:11s} {one['actions']:10s} {one['title']}{' (offline)' if one['offline'] else ''}")
     lines += ["configs", *(f"  {name}" for name in configs)]
     _print(words, {"algorithms": algorithms, "configs": configs}, "\n".join(lines))
     return 0
