@@ -4,11 +4,12 @@
 PYTHON ?= python3
 VENV   ?= .venv
 PEERS  ?= .venv-peers
+D3RLPY ?= .venv-d3rlpy
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint wheel-test docs learn bench-cpu bench-gpu bench-disk kill-campaign fuzz clean
+.PHONY: help setup demo test lint wheel-test docs learn bench-cpu bench-offline bench-pixels bench-gpu bench-disk kill-campaign fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +47,12 @@ learn: $(STAMP) ## the learning proofs (hours on a CPU, minutes on a GPU), resul
 bench-cpu: $(STAMP) $(PEERS)/.installed ## training speed, taking turns with other libraries on the same cores
 	$(BIN)/python benchmarks/bench_cpu.py --peer-python $(PEERS)/bin/python --output benchmarks/results/cpu-speed.json
 
+bench-offline: $(STAMP) $(D3RLPY)/.installed ## updates of the offline algorithms, taking turns with d3rlpy
+	$(BIN)/python benchmarks/bench_cpu.py --peer-python $(D3RLPY)/bin/python --tasks iql-halfcheetah td3_bc-halfcheetah cql-halfcheetah --output benchmarks/results/offline-speed.json
+
+bench-pixels: $(STAMP) ## updates of DrQ and DrQ-v2, taking turns with the same written plainly (DEVICE=cuda on a GPU)
+	$(BIN)/python benchmarks/pixel_speed.py --device $(or $(DEVICE),cpu)
+
 bench-gpu: $(STAMP) ## updates per second on a GPU
 	$(BIN)/python benchmarks/bench_gpu.py
 
@@ -59,6 +66,11 @@ $(PEERS)/.installed: constraints.txt
 	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt torch gymnasium mujoco imageio packaging stable-baselines3==2.9.2 sb3-contrib==2.9.2 sbx-rl==0.28.0 tianshou==2.0.1
 	@touch $@
 
+$(D3RLPY)/.installed: constraints.txt
+	@$(PYTHON) -m venv $(D3RLPY)
+	@$(D3RLPY)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt torch gymnasium mujoco imageio packaging d3rlpy==2.8.0
+	@touch $@
+
 kill-campaign: $(STAMP) ## 200 random kills of training over every algorithm: nothing lost, equal ends (10 minutes)
 	$(BIN)/python scripts/kill_campaign.py
 
@@ -66,5 +78,5 @@ fuzz: $(STAMP) ## load 5,000 mutated checkpoints and agents, 1,000 configs and 1
 	$(BIN)/python scripts/fuzz.py
 
 clean: ## remove .venv, caches and build products; runs/ stays
-	rm -rf $(VENV) $(PEERS) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(D3RLPY) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

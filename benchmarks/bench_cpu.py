@@ -1,7 +1,8 @@
-"""Environment steps per second, end to end, taking turns with other libraries on the same cores.
+"""Steps per second, taking turns with other libraries on the same cores.
 
-python benchmarks/bench_cpu.py --peer-python PATH [--rounds 8] [--output FILE]
-The peers live in a virtual environment of their own (`make bench-cpu` makes it).
+python benchmarks/bench_cpu.py --peer-python PATH [--tasks NAME...] [--rounds 8] [--output FILE]
+Online algorithms are measured end to end, in environment steps; offline ones by their updates on random data.
+The peers live in virtual environments of their own (`make bench-cpu` makes them).
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ class Task:
     env_id: str
     settings: list[str]
     peers: list[Peer]
-    stretch: int = 400  # environment steps of a turn
-    warm_up: int = 400  # and before the first one
+    stretch: int = 400  # steps of a turn
+    script: str = "side_ours.py"  # or side_learner.py: the updates alone
+    warm_up: int = 400  # steps before the first turn
 
 
 COMMON = ["learning_starts=200", "batch_size=256"]  # both sides call them so
@@ -80,6 +82,19 @@ TASKS = {
         stretch=20, warm_up=230,  # of 20 updates each
     ),
 }  # fmt: skip
+NETWORKS = ["batch_size=256", "hidden_sizes=[256,256]"]
+OFFLINE = {
+    name: Task(
+        algo, "HalfCheetah-v5", [*NETWORKS, *settings],
+        [Peer("d3rlpy", peer, [*NETWORKS, *settings], "side_d3rlpy.py")],
+        stretch=stretch, script="side_learner.py", warm_up=100,
+    )
+    for name, algo, peer, settings, stretch in (
+        ("iql-halfcheetah", "iql", "IQL", [], 400),
+        ("td3_bc-halfcheetah", "td3_bc", "TD3PlusBC", [], 400),
+        ("cql-halfcheetah", "cql", "CQL", ["num_cql_samples=10"], 60),
+    )
+}  # fmt: skip
 
 
 class Side:
@@ -102,10 +117,11 @@ class Side:
         self.process.wait()
 
 
-def compare(name: str, peer_python: str, rounds: int, stretch: int | None) -> list[dict[str, object]]:
-    task = TASKS[name]
+def compare(
+    name: str, task: Task, peer_python: str, rounds: int, stretch: int | None = None
+) -> list[dict[str, object]]:
     turns = [task.env_id, str(task.warm_up), str(stretch or task.stretch)]
-    sides = [Side(sys.executable, "side_ours.py", [task.algo, *turns, *task.settings])]
+    sides = [Side(sys.executable, task.script, [task.algo, *turns, *task.settings])]
     try:
         for peer in task.peers:
             sides.append(Side(peer_python, peer.script, [peer.library, peer.algo, *turns, *peer.settings]))
@@ -129,17 +145,22 @@ def compare(name: str, peer_python: str, rounds: int, stretch: int | None) -> li
     return results
 
 
+def machine() -> dict[str, object]:
+    return {"platform": platform.platform(), "cores": os.cpu_count()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--peer-python", required=True)
-    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=[*TASKS, *OFFLINE])
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--stretch", type=int, help="environment steps of a turn; by default each task's own")
+    parser.add_argument("--stretch", type=int, help="steps of a turn; by default each task's own")
     parser.add_argument("--output", type=Path)
     words = parser.parse_args()
-    results = {"machine": {"platform": platform.platform(), "cores": os.cpu_count()}, "comparisons": []}
+    results = {"machine": machine(), "comparisons": []}
     for task in words.tasks:
-        for result in compare(task, words.peer_python, words.rounds, words.stretch):
+        found = compare(task, {**TASKS, **OFFLINE}[task], words.peer_python, words.rounds, words.stretch)
+        for result in found:
             results["comparisons"].append(result)  # type: ignore[attr-defined]
             print(json.dumps(result), flush=True)
     if words.output:

@@ -216,8 +216,8 @@ def curve_svg(result: dict[str, Any]) -> str:
 def peer_of(name: str, folder: Path) -> dict[str, Any] | None:
     """What the peer reached with these settings; sb3 has no C51, so there it is its DQN."""
     path = folder / f"peer-{name.removeprefix('c51_')}.json"
-    found: dict[str, Any] | None = json.loads(path.read_text())["summary"]["best"] if path.exists() else None
-    return found
+    summary: dict[str, Any] = json.loads(path.read_text())["summary"] if path.exists() else {}
+    return summary.get("best") or summary.get("final")  # offline there is only the last agent
 
 
 def passed(result: dict[str, Any], folder: Path) -> bool:

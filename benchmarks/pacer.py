@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 
 
 class Pacer:
-    """Call `step()` after every environment step. Between stretches the program waits for a line on stdin."""
+    """Call `step()` after every step. Between stretches the program waits for a line on stdin.
 
-    def __init__(self, warm_up: int, stretch: int) -> None:
-        self.warm_up, self.stretch, self.count = warm_up, stretch, 0
+    `finish` waits for work that is still going on, as on a GPU, when a stretch begins or ends.
+    """
+
+    def __init__(self, warm_up: int, stretch: int, finish: Callable[[], None] = lambda: None) -> None:
+        self.warm_up, self.stretch, self.count, self.finish = warm_up, stretch, 0, finish
         self.answers = sys.stdout
         sys.stdout = sys.stderr  # the answers are the only lines on stdout
         self.started = 0.0
@@ -20,6 +24,7 @@ class Pacer:
         past = self.count - self.warm_up
         if past < 0 or past % self.stretch:
             return
+        self.finish()
         if past > 0:
             self.answers.write(f"{self.stretch / (time.perf_counter() - self.started)}\n")
         else:

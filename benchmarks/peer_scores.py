@@ -1,8 +1,9 @@
-"""What stable-baselines3 and sb3-contrib reach with the settings, budget and evaluations of our packaged configs.
+"""What other libraries reach with the settings, budget and evaluations of our packaged configs.
 
 python benchmarks/peer_scores.py NAME... --peer-python PYTHON [--jobs 2] [--output benchmarks/results]
-NAME is one of PEERS. Every seed is a process of its own: trained, evaluated when ours is, its best agent on fresh
-episodes. Writes <output>/peer-<name>.json.
+NAME is one of PEERS (stable-baselines3 and sb3-contrib) or of OFFLINE (d3rlpy on the same files, which --data has).
+Every seed is a process of its own: trained, evaluated when ours is, its best agent on fresh episodes; offline the last
+one. Writes <output>/peer-<name>.json.
 """
 
 from __future__ import annotations
@@ -18,11 +19,32 @@ from learn import PROOFS
 
 from rl_training.cli import load_config
 from rl_training.core.statistics import summarize
+from rl_training.runtime.fitting import parse_settings
 
-SIDE = Path(__file__).with_name("side_sb3_scores.py")
+HERE = Path(__file__).resolve().parent
 CLASSES = {"dqn": "stable_baselines3:DQN", "qr_dqn": "sb3_contrib:QRDQN"}
 # Pong would need the peer's image policies and wrappers.
 PEERS = [name for name, proof in PROOFS.items() if proof.config.split("/")[1] in CLASSES and "pong" not in name]
+
+D3RLPY = {"bc": "BC", "iql": "IQL", "cql": "CQL", "td3_bc": "TD3PlusBC"}
+OFFLINE = [name for name, proof in PROOFS.items() if proof.data]  # proofs that name their files
+
+
+def offline_settings(name: str, data: Path, steps: int | None, device: str) -> dict[str, Any]:
+    """Our config, with the defaults that it leaves out; side_d3rlpy.py knows d3rlpy's words for them."""
+    proof = PROOFS[name]
+    config = load_config(proof.config, [], **proof.changes)
+    _, settings = parse_settings(config)
+    return {
+        "script": "side_d3rlpy_scores.py",
+        "class": D3RLPY[config.algo],
+        "env_id": config.env_id,
+        "files": [str(data / file) for file in proof.data],
+        "total_timesteps": steps or config.total_timesteps,
+        "fresh_episodes": 100,
+        "device": device,
+        "settings": {key: value for key, value in vars(settings).items() if not key.startswith("dataset_")},
+    }
 
 
 def peer_settings(name: str, device: str) -> dict[str, Any]:
@@ -34,6 +56,7 @@ def peer_settings(name: str, device: str) -> dict[str, Any]:
     if "num_quantiles" in ours:
         policy["n_quantiles"] = ours["num_quantiles"]
     return {
+        "script": "side_sb3_scores.py",
         "class": CLASSES[config.algo],
         "device": device,
         "env_id": config.env_id,
@@ -59,7 +82,7 @@ def peer_settings(name: str, device: str) -> dict[str, Any]:
 
 
 def one_seed(python: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:
-    words = [python, str(SIDE), json.dumps({**settings, "seed": seed})]
+    words = [python, str(HERE / settings["script"]), json.dumps({**settings, "seed": seed})]
     answer = subprocess.run(words, capture_output=True, text=True, check=False)
     if answer.returncode:
         raise SystemExit(answer.stderr)
@@ -69,18 +92,28 @@ def one_seed(python: str, settings: dict[str, Any], seed: int) -> dict[str, Any]
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="+", choices=[*PEERS, "all"])
+    parser.add_argument("names", nargs="+", choices=[*PEERS, *OFFLINE, "all"])
     parser.add_argument("--peer-python", required=True)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--data", type=Path, help="the folder of the offline proofs' data sets")
+    parser.add_argument("--total-timesteps", type=int, help="offline: another number of updates than our config's")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     words = parser.parse_args()
     names = PEERS if "all" in words.names else words.names
+    if words.data is None and set(names) & set(OFFLINE):
+        parser.error("the offline proofs need --data")
+    settings = {
+        name: offline_settings(name, words.data, words.total_timesteps, words.device)
+        if name in OFFLINE
+        else peer_settings(name, words.device)
+        for name in names
+    }
     done: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     with ThreadPoolExecutor(words.jobs) as pool:
         waiting = {
-            pool.submit(one_seed, words.peer_python, peer_settings(name, words.device), seed): name
+            pool.submit(one_seed, words.peer_python, settings[name], seed): name
             for name in names
             for seed in range(words.seeds)
         }
@@ -88,14 +121,17 @@ def main() -> None:
             name = waiting[future]
             done[name].append(future.result())
             if len(done[name]) == words.seeds:
-                write(name, words.device, sorted(done[name], key=lambda one: one["seed"]), words.output)
+                write(name, settings[name], sorted(done[name], key=lambda one: one["seed"]), words.output)
 
 
-def write(name: str, device: str, seeds: list[dict[str, Any]], folder: Path) -> None:
-    summary = {kind: summarize([one[kind] for one in seeds]) for kind in ("best", "final")}
-    result = {"name": name, "settings": peer_settings(name, device), "summary": summary, "seeds": seeds}
+def write(name: str, settings: dict[str, Any], seeds: list[dict[str, Any]], folder: Path) -> None:
+    kinds = [kind for kind in ("best", "final") if kind in seeds[0]]
+    summary = {kind: summarize([one[kind] for one in seeds]) for kind in kinds}
+    if name in OFFLINE:
+        settings = {**settings, "files": list(PROOFS[name].data)}  # wherever they were
+    result = {"name": name, "settings": settings, "summary": summary, "seeds": seeds}
     (folder / f"peer-{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(f"{name}: best {summary['best']['iqm']:.1f} {summary['best']['interval']}", flush=True)
+    print(f"{name}: {kinds[0]} {summary[kinds[0]]['iqm']:.1f} {summary[kinds[0]]['interval']}", flush=True)
 
 
 if __name__ == "__main__":

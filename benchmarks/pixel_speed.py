@@ -1,0 +1,98 @@
+"""DrQ and DrQ-v2: updates per second beside the same updates written the way the authors' code does them.
+
+python benchmarks/pixel_speed.py --device cpu|cuda [--rounds 8] [--algos drq drqv2] [--output FILE]
+Both sides take turns. Then, of ours, how much of an update is sampling: the same draws and gathers alone, over the
+whole. Writes benchmarks/results/pixel-speed-<device>.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from bench_cpu import Peer, Task, compare, machine
+from side_learner import make_learner
+
+from rl_training.engine import drawing
+from rl_training.engine.compilation import compile_once
+
+# The paper's update: ours keeps the temperature fixed by default, the authors tune it.
+SETTINGS = {"drq": ["batch_size=128", 'alpha="auto"', 'encoder="drq"'], "drqv2": ["batch_size=256"]}
+TURNS = {"cpu": {"stretch": 4, "warm_up": 4}, "cuda": {"stretch": 200, "warm_up": 40}}
+
+
+def task(algo: str, device: str, workers: int) -> Task:
+    where = f'device="{device}"'
+    peer = Peer("eager", algo, [where, f"workers={workers}"], "side_pixels_eager.py")
+    return Task(algo, "pixels", [*SETTINGS[algo], where], [peer], script="side_learner.py", **TURNS[device])
+
+
+def sampling_share(algo: str, device: str, rounds: int) -> dict[str, float]:
+    """Seconds of an update, and of drawing and gathering its batch; drawing, gathering and learning are one program."""
+    learner, source, count = make_learner(algo, "pixels", [*SETTINGS[algo], f'device="{device}"'])
+    updates, batch_size, engine = TURNS[device]["stretch"], learner.settings.batch_size, learner.engine
+    gather = compile_once(lambda rows: source.gather(rows), engine.backend) if engine.compiled else source.gather
+
+    def sample() -> None:
+        if device == "cpu":
+            gather(engine.host_indices(source.size, 1, batch_size)[0])
+        else:
+            number = engine.count_tensor + torch.arange(1, device=engine.device)
+            gather(drawing.device_indices(engine.seed_tensor, number, source, batch_size)[0])
+
+    sample = torch.no_grad()(sample)
+    timed: list[tuple[float, float]] = []
+    for turn in range(rounds + 1):  # the first compiles
+        if turn == 1 and device != "cpu":
+            sample = captured(sample)
+        learning = seconds(lambda: learner.train(source, count, learner.update_count), updates, device) / count
+        timed.append((seconds(sample, updates, device), learning))
+    sampling, learning = (sorted(values)[rounds // 2] for values in zip(*timed[1:], strict=True))
+    return {"sampling_s": sampling, "update_s": learning, "sampling_share": sampling / learning}
+
+
+def captured(work: Callable[[], None]) -> Callable[[], None]:
+    """As in training, where it is part of a graph: launched one by one the small kernels would take longer."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
+
+
+def seconds(work: Callable[[], None], times: int, device: str) -> float:
+    wait: Callable[[], None] = torch.cuda.synchronize if device != "cpu" else lambda: None
+    wait()
+    started = time.perf_counter()
+    for _ in range(times):
+        work()
+    wait()
+    return (time.perf_counter() - started) / times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", choices=list(TURNS), default="cpu")
+    parser.add_argument("--algos", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--workers", type=int, default=4, help="processes that sample for the plain DrQ-v2 (theirs: 4)")
+    parser.add_argument("--output", type=Path)
+    words = parser.parse_args()
+    name = torch.cuda.get_device_name(0) if words.device == "cuda" else "cpu"
+    results: dict[str, Any] = {"machine": {**machine(), "device": name}, "comparisons": []}
+    for algo in words.algos:
+        (result,) = compare(algo, task(algo, words.device, words.workers), sys.executable, words.rounds)
+        result |= sampling_share(algo, words.device, words.rounds)
+        results["comparisons"].append(result)
+        print(json.dumps(result), flush=True)
+    output = words.output or Path(__file__).parent / "results" / f"pixel-speed-{words.device}.json"
+    output.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""The updates alone, without an environment: `side_learner.py ALGO SHAPE WARM_UP STRETCH [setting=value …]`.
+
+SHAPE is one of bench_gpu.SHAPES. `device` may be given beside the algorithm's settings.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import torch
+from bench_gpu import SHAPES, filled_source, updates_per_call
+from pacer import Pacer
+
+from rl_training.algorithms.base import Learner
+from rl_training.algorithms.catalogue import learner_class
+from rl_training.core.fields import parse
+from rl_training.data.offline_dataset import ResidentData
+from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.experiment.config import TrainConfig
+from rl_training.runtime.choices import choose
+
+
+def make_learner(algo: str, shape_name: str, words: list[str]) -> tuple[Learner, ReplayBuffer | ResidentData, int]:
+    """A learner as a run of a million steps would have it, random data, and the updates of one call."""
+    values = {key: json.loads(value) for key, _, value in (word.partition("=") for word in words)}
+    device, cls, shape = values.pop("device", "cpu"), learner_class(algo), SHAPES[shape_name]
+    settings = parse(cls.settings_type, values, "algo_kwargs")
+    config = TrainConfig(algo, shape_name, total_timesteps=1_000_000, device=device, compile="on", algo_kwargs=values)
+    choices = choose(config, settings, shape)
+    choices.apply()
+    learner = cls.create(shape, settings, [0], device=choices.device, compiled=choices.compiled)
+    source = filled_source(shape, settings, 1, choices.device)
+    return learner, source, updates_per_call(settings) if device != "cpu" else 1
+
+
+def main() -> None:
+    algo, shape, warm_up, stretch, *words = sys.argv[1:]
+    learner, source, count = make_learner(algo, shape, words)
+    pacer = Pacer(int(warm_up), int(stretch), torch.cuda.synchronize if learner.device.type == "cuda" else lambda: None)
+    while True:
+        learner.train(source, count, learner.update_count)
+        for _ in range(count):
+            pacer.step()
+
+
+if __name__ == "__main__":
+    main()
