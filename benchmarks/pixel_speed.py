@@ -37,15 +37,18 @@ def sampling_share(algo: str, device: str, rounds: int) -> dict[str, float]:
     """Seconds of an update, and of drawing and gathering its batch; drawing, gathering and learning are one program."""
     learner, source, count = make_learner(algo, "pixels", [*SETTINGS[algo], f'device="{device}"'])
     updates, batch_size, engine = TURNS[device]["stretch"], learner.settings.batch_size, learner.engine
-    gather = compile_once(lambda rows: source.gather(rows), engine.backend) if engine.compiled else source.gather
 
-    def sample() -> None:
-        if device == "cpu":
-            gather(engine.host_indices(source.size, 1, batch_size)[0])
-        else:
-            number = engine.count_tensor + torch.arange(1, device=engine.device)
-            gather(drawing.device_indices(engine.seed_tensor, number, source, batch_size)[0])
+    def program(work: Callable[..., Any]) -> Callable[..., Any]:
+        return compile_once(work, engine.backend) if engine.compiled else work
 
+    def draw_and_gather() -> Any:
+        number = engine.count_tensor + torch.arange(1, device=engine.device)
+        return source.gather(drawing.device_indices(engine.seed_tensor, number, source, batch_size)[0])
+
+    sample = program(draw_and_gather)
+    if device == "cpu":  # there the rows are drawn by the host
+        gather = program(lambda rows: source.gather(rows))
+        sample = lambda: gather(engine.host_indices(source.size, 1, batch_size)[0])  # noqa: E731
     sample = torch.no_grad()(sample)
     timed: list[tuple[float, float]] = []
     for turn in range(rounds + 1):  # the first compiles
