@@ -15,8 +15,14 @@ from rl_training.runtime.trainer import train
 from rl_training.runtime.workflows import resume_training
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
-# Stated tolerance: GPU kernels choose other summation orders for other batch sizes, and TF32 keeps 10 bits.
+# Stated tolerance: GPU kernels choose other summation orders for other batch sizes.
 TOLERANCE = 2e-3
+
+
+@pytest.fixture(autouse=True)
+def _whole_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One seed and three take different convolution kernels, whose TF32 products differ in the third digit."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
 def shape_for(name: str) -> EnvShape:
@@ -153,11 +159,9 @@ def test_frames_on_the_gpu_are_those_on_the_host(n_step: int) -> None:
 
 @pytest.mark.parametrize("name", ["dqn", "rainbow_dqn"])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_images_learned_by_a_seed_among_many_and_alone(name: str, compiled: bool, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_images_learned_by_a_seed_among_many_and_alone(name: str, compiled: bool) -> None:
     from test_frame_replay import Stream
 
-    # One seed and three take different kernels, whose TF32 products differ in the third digit: here, whole float32.
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     cls, shape = learner_class(name), EnvShape((2, 36, 36), "uint8", 5, True, 2)
     # A large eps: Adam would make a full step of a gradient that is nothing but rounding, for many of 100,000 weights.
     settings = cls.settings_type(hidden_sizes=(32,), batch_size=16, learning_rate=1e-2, adam_eps=1e-2)
