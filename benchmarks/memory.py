@@ -1,4 +1,5 @@
-"""Resident memory: what a replay of 1M HalfCheetah transitions takes, and whether 200k training steps make it grow.
+"""Resident memory: what a replay of 1M HalfCheetah transitions takes, whether 200k training steps make it grow, and
+the peak of training on a data set of 2M Hopper transitions.
 
 python benchmarks/memory.py [--output FILE]
 """
@@ -7,8 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import tempfile
+from multiprocessing import get_context
 from pathlib import Path
+
+import numpy as np
 
 from rl_training.core.types import EnvShape
 from rl_training.data.replay_buffer import ReplayBuffer, replay_bytes
@@ -57,11 +62,47 @@ def growth() -> dict[str, object]:
     return {"resident_bytes": watch.seen, "growth_bytes": watch.seen[200_000] - watch.seen[50_000]}
 
 
+def write_hopper_rows(path: Path, rows: int) -> None:
+    rng = np.random.default_rng(0)
+    obs, ends = rng.normal(size=(rows + 1, 11)).astype(np.float32), np.arange(1, rows + 1) % 1000 == 0
+    actions, rewards = rng.uniform(-1, 1, (rows, 3)).astype(np.float32), rng.normal(size=rows).astype(np.float32)
+    np.savez(path, observations=obs[:-1], next_observations=obs[1:], actions=actions, rewards=rewards,
+             terminals=np.zeros(rows, np.bool_), timeouts=ends)  # fmt: skip
+
+
+def train_on(path: Path) -> int:
+    """The peak of this process in bytes; without an environment, which would need its own."""
+    settings = {"dataset_kind": "file", "dataset_path": str(path)}
+    config = TrainConfig(
+        "iql", "absent/Hopper-v0", total_timesteps=500, output_dir=path.parent, device="cpu", algo_kwargs=settings
+    )
+    train(config, show_progress=False)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def offline_overhead(rows: int = 2_000_000) -> dict[str, float]:
+    """Each step in a process of its own, whose peak is that of nothing else."""
+    arrays = rows * 4 * (11 + 11 + 3 + 1 + 1 + 1)  # float32, as they are trained on, with ends and time limits
+    with tempfile.TemporaryDirectory() as folder:
+        path, peaks = Path(folder) / "hopper.npz", []
+        for count in (1000, rows):
+            with get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+                pool.apply(write_hopper_rows, (path, count))
+            with get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+                peaks.append(pool.apply(train_on, (path,)))
+    return {"array_bytes": arrays, "peak_bytes": peaks[1], "over_arrays_bytes": peaks[1] - arrays,
+            "peak_bytes_with_1000_rows": peaks[0]}  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path)
     words = parser.parse_args()
-    results = {"replay_of_1M_halfcheetah_transitions": replay_overhead(), "growth_over_200k_steps": growth()}
+    results = {
+        "offline_training_on_2M_hopper_transitions": offline_overhead(),
+        "replay_of_1M_halfcheetah_transitions": replay_overhead(),
+        "growth_over_200k_steps": growth(),
+    }
     print(json.dumps(results, indent=1))
     if words.output:
         words.output.write_text(json.dumps(results, indent=1) + "\n")

@@ -78,8 +78,8 @@ class Learner:
             polyak_phase=self.target_phase,
             max_grad_norm=self.settings.max_grad_norm,
             adam_eps=self.settings.adam_eps,
-            # With a seed axis a convolution becomes a grouped one, which on a CPU rounds differently and is no faster.
-            looped=self.device.type == "cpu" and has_convolutions(self.model),
+            # With a seed axis a convolution becomes a grouped one, which rounds differently from a seed alone and is no faster.
+            looped=has_convolutions(self.model),
         )
         self.last_step = 0  # the environment step of the newest update: hard target copies count by it
         self.acting, self.training = Acting(self.engine), Training(self.engine)
