@@ -22,10 +22,15 @@ SMALL = ["--set", "algo_kwargs.learning_starts=20", "--set", "algo_kwargs.batch_
 
 def small_run(algo: str) -> list[str]:
     """`ALGO ENV` and what makes the run small."""
-    env_id, env_kwargs = small_env(learner_class(algo))
+    cls = learner_class(algo)
+    env_id, env_kwargs = small_env(cls)
     pixels = env_kwargs.get("wrappers", {}).get("pixels", {})
-    sets = [word for name, value in pixels.items() for word in ("--set", f"env_kwargs.wrappers.pixels.{name}={value}")]
-    return [algo, env_id, *SMALL, *(word.replace("=True", "=true") for word in sets)]
+    sets = [f"env_kwargs.wrappers.pixels.{name}={json.dumps(value)}" for name, value in pixels.items()]
+    if "max_episode_steps" in env_kwargs:
+        sets.append(f"env_kwargs.max_episode_steps={env_kwargs['max_episode_steps']}")
+    if cls.offline:
+        sets.append("algo_kwargs.dataset_size=200")
+    return [algo, env_id, *SMALL, *(word for one in sets for word in ("--set", one))]
 
 
 def answer_of(capsys: pytest.CaptureFixture[str]) -> dict:
