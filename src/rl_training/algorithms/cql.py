@@ -117,9 +117,10 @@ class CQL(SAC):
         current, current_logprob = self.networks["actor"](groups["actor"], batch["obs"], noise["current_actions"])
         following, following_logprob = self.networks["actor"](groups["actor"], batch["next_obs"], noise["next_actions"])
         uniform_logprob = torch.full_like(current_logprob, -self.action_dim * math.log(2))
-        actions = torch.cat([uniform, current, following]).detach()
-        logprobs = torch.cat([uniform_logprob, current_logprob, following_logprob]).detach()
-        return self.values_of(groups["critic"], batch["obs"], actions) - logprobs
+        drawn = ((uniform, uniform_logprob), (current, current_logprob), (following, following_logprob))
+        # Three calls and not one: a third of the rows at a time stays in a CPU's cache.
+        values = [self.values_of(groups["critic"], batch["obs"], one.detach()) - dense.detach() for one, dense in drawn]
+        return torch.cat(values, 1)
 
     def values_of(self, params: Any, obs: Tensor, actions: Tensor) -> Tensor:
         """(members, samples, batch) for (samples, batch, action)."""
