@@ -78,7 +78,7 @@ class Learner:
             polyak_phase=self.target_phase,
             max_grad_norm=self.settings.max_grad_norm,
             adam_eps=self.settings.adam_eps,
-            # With a seed axis a convolution becomes a grouped one, which rounds differently from a seed alone and is no faster.
+            # With a seed axis a convolution becomes a grouped one, which rounds differently and is no faster.
             looped=has_convolutions(self.model),
         )
         self.last_step = 0  # the environment step of the newest update: hard target copies count by it
