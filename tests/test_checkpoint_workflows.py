@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hostile import seal
 from resume_harness import replay_of
 
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
@@ -211,3 +212,12 @@ def test_the_last_step_may_go_past_the_total(quick_config, tmp_path: Path) -> No
     with pytest.raises(UserError, match=r"total_timesteps must be >= 64, the checkpoint's step, got 60"):
         resume_training(result.run_dir, total_timesteps=60, show_progress=False)
     assert resume_training(result.run_dir, total_timesteps=65, show_progress=False).metrics["global_step"] == 68
+
+
+def test_a_checkpoint_that_lost_its_environments_is_damaged(quick_config, tmp_path: Path) -> None:
+    """Only a run that is about to go online for the first time has none."""
+    result = train(quick_config("dqn", tmp_path))
+    (result.checkpoint_path / "envs.safetensors").unlink()
+    seal(result.checkpoint_path, step=120)
+    with pytest.raises(UserError, match=r"damaged \(its environments are missing\)"):
+        resume_training(result.checkpoint_path, total_timesteps=140)

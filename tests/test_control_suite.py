@@ -194,3 +194,11 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path: Path) -> None:
     evaluations = [(result.run_dir / "evaluations.jsonl").read_text() for result in (whole, resumed)]
     assert evaluations[0] == evaluations[1]
     assert json.loads((whole.run_dir / "run.json").read_text())["resume"] == "exact"
+
+
+def test_physics_that_are_built_anew_at_every_reset_are_found() -> None:
+    pytest.importorskip("dm_control")
+    env = EnvSource("dm_control/reach_site_features-v0").make()
+    for seed in (1, 2):
+        env.reset(seed=seed)
+        assert env.unwrapped._env.physics.model.ncam == env.get_wrapper_attr("physics").model.ncam > 0

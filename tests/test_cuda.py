@@ -47,6 +47,7 @@ def make(name: str, seeds: list[int], compiled: bool, **settings):  # type: igno
                 tensor[index].normal_(generator=generator).tanh_()
         if isinstance(replay, FrameReplay):
             replay.storage["final"].fill_(-1)
+            replay.storage["age"].fill_(replay.stack - 1)
             replay.pictures[index].random_(256, generator=generator)
     replay.finish_writing(200)
     return learner, replay

@@ -145,3 +145,4 @@ def test_d4rl_scores() -> None:
     assert normalized_score("mujoco/hopper/Hopper-v5", 1607.0138475) == pytest.approx(50)
     assert normalized_score("AdroitHandDoor-v1", 2880.5693087298737) == 100
     assert normalized_score("Pendulum-v1", 0) is normalized_score(None, 0) is None
+    assert normalized_score("dm_control/hopper-hop-v0", 100) is None, "another hopper"

@@ -128,7 +128,7 @@ def hand_losses(learner: DrQ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     }
     groups = learner.engine.seed_groups(0)
     _, critic = learner.critic_loss(groups, batch, noise)
-    _, policy = learner.policy_loss(groups, {**batch, "carried": critic["carried"]}, noise)
+    _, policy = learner.policy_loss(groups, batch, noise)
     return critic, policy
 
 
@@ -145,7 +145,6 @@ def test_targets_are_a_mean_over_shifts_and_so_are_the_losses() -> None:
     assert critic["target_q_mean"].item() == pytest.approx(35.35)
     expected = (35.35**2 + 33.35**2) / 2 + (36.35**2 + 34.35**2) / 2
     assert critic["critic_loss"].item() == pytest.approx(expected, rel=1e-6)
-    assert critic["carried"].tolist() == [[1.0]]
     assert policy["entropy_term"].item() == pytest.approx(0.1)
     assert policy["actor_loss"].item() == pytest.approx(0.1 - 1.5)
 
@@ -170,7 +169,7 @@ def test_a_batch_is_its_rows_one_by_one(copies: tuple[int, int]) -> None:
     def losses(batch: dict[str, Tensor], noise: dict[str, Tensor]) -> list[float]:
         with torch.no_grad():
             loss, metrics = learner.critic_loss(groups, batch, noise)
-            policy, _ = learner.policy_loss(groups, {**batch, "carried": metrics["carried"]}, noise)
+            policy, _ = learner.policy_loss(groups, batch, noise)
         return [loss.item(), metrics["target_q_mean"].item(), policy.item()]
 
     alone = [
@@ -353,3 +352,15 @@ def test_images_of_another_shape_are_refused_in_one_line() -> None:
         make_drq().update({**batch, "next_obs": torch.zeros(4, 3)})
     with pytest.raises(UserError, match="images must be at least 15x15 for this network, got 84x9"):
         CNNDrQModel((84, 84, 9), 2)
+
+
+def test_the_actor_sees_through_the_convolutions_as_the_critics_step_left_them() -> None:
+    """The authors' order: the critics' step, then the actor's loss through the new convolutions."""
+    learner, batch = make_drq(policy_delay=1, learning_rate=0.05), random_batch()
+    noise = {name: value[0] for name, value in learner.engine.host_noise(learner.noise(4)).items()}
+    actor = {name: value.clone() for name, value in learner.engine.seed_groups(0)["actor"].items()}
+    with torch.no_grad():
+        before, _ = learner.policy_loss(learner.engine.seed_groups(0), batch, noise)
+        reported = learner.update(batch).metrics["actor_loss"]
+        after, _ = learner.policy_loss({**learner.engine.seed_groups(0), "actor": actor}, batch, noise)
+    assert reported == pytest.approx(after.item(), rel=1e-5) and reported != pytest.approx(before.item(), rel=1e-2)

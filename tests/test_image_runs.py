@@ -353,3 +353,10 @@ def test_the_packaged_atari_configs_train(name: str, tmp_path: Path) -> None:
     small = dataclasses.replace(config, **quick, **output, algo_kwargs=settings, env_kwargs=limited)
     result = train(small, show_progress=False)
     assert result.metrics["gradient_steps"] == 6 and np.isfinite(result.metrics["eval_return_mean"])
+
+
+def test_images_are_not_normalised_and_the_refusal_comes_before_a_run() -> None:
+    cls = learner_class("dqn")
+    with pytest.raises(UserError, match="normalize_observations must be false for images, which Some-v0 gives"):
+        settings = parse(cls.settings_type, {"normalize_observations": True})
+        check_fit(cls, EnvShape((3, 84, 84), "uint8", 2, True), "Some-v0", settings)

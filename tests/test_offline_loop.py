@@ -160,6 +160,9 @@ def test_several_files_are_one_data_set(tmp_path: Path) -> None:
         UserError, match=r"other.npz: obs are float32 \(2,\) a row, those of .*30.npz are float32 \(3,\)"
     ):
         prepare_offline(IQLSettings(dataset_kind="file", dataset_path=[*paths, str(other)]), EnvSource("Pendulum-v1"))
+    elsewhere = [parts[0], dataclasses.replace(parts[1], env_id="Acrobot-v1")]
+    with pytest.raises(UserError, match=r"b is of Acrobot-v1, a of Pendulum-v1: they are not one data set"):
+        joined(elsewhere, ["a", "b"])
     with pytest.raises(UserError, match="dataset_path must be at least one path"):
         IQLSettings(dataset_kind="file", dataset_path=())
 

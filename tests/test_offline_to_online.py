@@ -167,6 +167,14 @@ def test_either_source_alone(share: float, tmp_path: Path) -> None:
     assert result.metrics["gradient_steps"] == 10 + (50 - 20)
 
 
+def test_steps_that_leave_nothing_to_learn_online_are_told(tmp_path: Path, capsys) -> None:
+    train(config(tmp_path, "td3_bc", {"offline_steps": 47}, total_timesteps=60))
+    said = (
+        "offline_steps (47) and learning_starts (20) are not below total_timesteps (60): nothing will be learned online"
+    )
+    assert said in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_what_cannot_go_on_online_is_refused(tmp_path: Path, capsys) -> None:
     cloned = offline_run(tmp_path / "bc", "bc")
     assert main(["resume", str(cloned), "--env", "Pendulum-v1", "--total-timesteps", "90", "--quiet"]) == 2

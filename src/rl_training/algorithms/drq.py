@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import CARRIED, Batch, Groups, Metrics, Noise, NoiseSpec, Params, Phase
+from rl_training.algorithms.base import Batch, Groups, Metrics, Noise, NoiseSpec, Params, Phase
 from rl_training.algorithms.losses import ensemble_squared_error, td_target
 from rl_training.algorithms.sac import SAC, SACSettings, sac_loss
 from rl_training.algorithms.settings import ImageSettings
@@ -93,14 +93,13 @@ class DrQ(SAC):
         features = encoder(groups["encoder"], obs)
         q = critic(groups["critic"], features, batch["actions"].repeat(settings.loss_augmentations, 1))
         loss = ensemble_squared_error(q, target.repeat(settings.loss_augmentations))
-        # The actor's loss is on the first of the M images, and needs them seen through the same convolutions.
-        return loss, {"critic_loss": loss, "target_q_mean": target.mean(), CARRIED: features[:rows].detach()}
+        return loss, {"critic_loss": loss, "target_q_mean": target.mean()}
 
     def policy_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        features = seen = batch[CARRIED]
+        first = noise["shift"][: len(batch["rewards"])]  # the first of the M images
+        obs = random_shift(batch["obs"], first, self.settings.augmentation_pad)
+        features = seen = self.networks["encoder"](detached(groups["encoder"]), obs)
         if "actor_encoder" in self.networks:
-            first = noise["shift"][: len(batch["rewards"])]
-            obs = random_shift(batch["obs"], first, self.settings.augmentation_pad)
             seen = self.networks["actor_encoder"](groups["actor_encoder"], obs)
         action, logprob = self.networks["actor"](groups["actor"], seen, noise["action"])
         q_value = self.action_value(self.networks["critic"](groups["critic"], features, action))

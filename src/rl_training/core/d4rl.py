@@ -24,6 +24,8 @@ DOMAINS = {
 
 
 def _task(env_id: str) -> str:
+    if env_id.startswith("dm_control/"):  # its hopper is another one
+        return ""
     name = env_id.rpartition("/")[2].rpartition(":")[2].split("-")[0].lower()
     return name.removeprefix(ADROIT).split("_")[0]  # AntMaze_UMaze-v5
 

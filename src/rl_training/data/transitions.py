@@ -103,6 +103,8 @@ def joined(parts: Sequence[Transitions], names: Sequence[str]) -> Transitions:
                     f"{name}: {field} are {array.dtype} {array.shape[1:]} a row, "
                     f"those of {names[0]} are {mine.dtype} {mine.shape[1:]}"
                 )
+        if None not in (part.env_id, first.env_id) and part.env_id != first.env_id:
+            raise UserError(f"{name} is of {part.env_id}, {names[0]} of {first.env_id}: they are not one data set")
     rows = sum(map(len, parts))
     layout = {field: ((rows, *array.shape[1:]), array.dtype) for field, array in first.arrays().items()}
     arrays: dict[str, Any] = {**allocate(layout, ", ".join(names))}

@@ -62,7 +62,7 @@ class ControlSuite(gym.Wrapper[Any, Any, Any, Any]):
         self.named = env.observation_space
         self.observation_space = spaces.flatten_space(self.named)
         inner: Any = env.unwrapped
-        self.inner, self.physics = inner, inner._env.physics
+        self.inner = inner
         self.metadata = {**env.metadata, "render_fps": max(round(1 / inner.dt), 1)}
         self.camera = QUADRUPED_CAMERA if env.spec is not None and "quadruped" in env.spec.id else SIDE_CAMERA
         self.camera = min(self.camera, self.physics.model.ncam - 1)  # -1: a free one
@@ -84,6 +84,10 @@ class ControlSuite(gym.Wrapper[Any, Any, Any, Any]):
 
     def _picture(self, **size: int) -> Any:
         return self.physics.render(**{"camera_id": self.camera, **self.inner.render_kwargs, **size})
+
+    @property
+    def physics(self) -> Any:
+        return self.inner._env.physics  # asked for anew: some tasks build theirs again at every reset
 
     @property
     def step_limit(self) -> int | None:

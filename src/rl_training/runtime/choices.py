@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from rl_training.algorithms.base import OffPolicySettings
+from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError, shown
 from rl_training.core.fields import at_least, setting
 from rl_training.core.types import EnvShape
@@ -89,8 +90,11 @@ def _choose_compile(
 
 
 def _seconds_saved(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> float:
-    steps = max(config.total_timesteps - settings.learning_starts, 0)
-    updates = steps * settings.gradient_updates_per_step / settings.train_frequency
+    offline = 0
+    if isinstance(settings, OfflineSettings):  # there a step is an update
+        offline = config.total_timesteps if settings.offline_steps is None else settings.offline_steps
+    steps = max(config.total_timesteps - offline - settings.learning_starts, 0)
+    updates = offline + steps * settings.gradient_updates_per_step / settings.train_frequency
     return updates * (EAGER_OVERHEAD + _update_flops(settings, shape) * SECONDS_PER_FLOP)
 
 

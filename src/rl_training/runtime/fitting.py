@@ -79,6 +79,8 @@ def check_fit(cls: type[Learner], shape: EnvShape, env_id: str, settings: OffPol
     if shape.is_image and shape.obs_shape[2] <= max(4, min(shape.obs_shape[:2]) // 4):
         hint = "channels last; env_kwargs.wrappers.pixels gives them right"
         raise UserError(f"images must be (channels, height, width); {env_id} gives {shape.obs_shape}, {hint}")
+    if shape.is_image and settings.normalize_observations:
+        raise UserError(f"normalize_observations must be false for images, which {env_id} gives")
     with torch.device("meta"):  # nothing is allocated: the network says what does not fit it
         cls.build_model(shape, settings)
 

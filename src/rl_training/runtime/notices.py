@@ -44,9 +44,11 @@ def starting_notices(
         notices.append(envs.note)
     if record.values["resume"] == "inexact":
         notices.append(f"resume: inexact ({record.values['resume_note']})")
-    if settings.learning_starts >= config.total_timesteps and not isinstance(settings, OfflineSettings):
+    offline = settings.offline_steps if isinstance(settings, OfflineSettings) else 0
+    if offline is not None and offline + settings.learning_starts >= config.total_timesteps:
+        before = f"offline_steps ({offline}) and " if offline else ""
         notices.append(
-            f"learning_starts ({settings.learning_starts}) is not below total_timesteps "
-            f"({config.total_timesteps}): nothing will be learned"
+            f"{before}learning_starts ({settings.learning_starts}) {'are' if offline else 'is'} not below "
+            f"total_timesteps ({config.total_timesteps}): nothing will be learned{' online' if offline else ''}"
         )
     return notices

@@ -35,7 +35,6 @@ def run_off_policy(session: Session, envs: SeededEnvs, replay: ReplayBuffer, mix
         if session.step < settings.learning_starts and not session.online_from:  # else there is a policy already
             actions = learner.act_randomly(session.step, rows)
         else:
-            obs = envs.obs.reshape(seeds, rows, *envs.obs.shape[1:])
             actions = learner.act_explore(obs, session.step, session.progress)
         step_and_store(envs, replay, actions)
         session.count_step(envs)

@@ -153,6 +153,8 @@ def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs | None, r
     if envs is None or replay is None:
         return True
     if not checkpoint.names("envs."):  # of a run that only now goes on online
+        if checkpoint.state["added"] or checkpoint.names("replay_"):
+            raise DamagedCheckpoint(f"{checkpoint.path.name} damaged (its environments are missing)")
         envs.reset_all()
         return True
     added = int(checkpoint.state["added"])

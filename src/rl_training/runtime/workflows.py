@@ -142,7 +142,7 @@ def resume_training(
     config = trainer.with_changes(config, **record.asked if record else {})
     source = env_source(config, env_id, env_factory)
     if online and total_timesteps is not None:
-        config = _online(config, step, total_timesteps)
+        config = _online(config, step)
     config = trainer.with_changes(
         config,
         total_timesteps=total_timesteps,
@@ -180,7 +180,7 @@ def resume_training(
     )
 
 
-def _online(config: TrainConfig, step: int, total_timesteps: int) -> TrainConfig:
+def _online(config: TrainConfig, step: int) -> TrainConfig:
     """An offline run that is done, with the steps beyond it in its environment; any other run as it is."""
     cls, settings = parse_settings(config)
     if not isinstance(settings, OfflineSettings) or settings.offline_steps is not None:
