@@ -63,6 +63,8 @@ def make_quick_config(algo: str, tmp_path: Path, algo_kwargs: dict[str, Any] | N
     names = {field.name for field in dataclasses.fields(cls.settings_type)}
     settings = {name: value for name, value in SMALL_SETTINGS.items() if name in names}
     env_id, env_kwargs = small_env(cls)
+    if "env_id" in changes:  # of which nothing is known
+        env_kwargs.pop("max_episode_steps", None)
     values: dict[str, Any] = {
         "algo": algo,
         "env_id": env_id,

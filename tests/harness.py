@@ -17,7 +17,18 @@ ROOT = Path(__file__).resolve().parent.parent
 def run_program(*words: str, cwd: Path = ROOT, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     """A Python program or `-m module`, as a user would start it, with the checkout on its path."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"}
-    return subprocess.run([sys.executable, *words], cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(
+        [sys.executable, *words], cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout,
+        preexec_fn=_one_core,
+    )  # fmt: skip
+
+
+def _one_core() -> None:
+    """Tests run on every core at once: a program that took them all for itself would wait for their turns."""
+    if hasattr(os, "sched_setaffinity"):
+        mine = sorted(os.sched_getaffinity(0))
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+        os.sched_setaffinity(0, {mine[worker % len(mine)]})
 
 
 def run_cli(*words: str, cwd: Path = ROOT, timeout: float = 300) -> subprocess.CompletedProcess[str]:
@@ -52,17 +63,19 @@ def check_seeds_together(cls: Any, **settings: Any) -> None:
                 assert torch.equal(together.engine.groups()[group][name][index], tensor[0]), (group, name)
 
 
-def check_reference_script(name: str, output_dir: Path) -> None:
+def check_reference_script(name: str, output_dir: Path, steps: int = 128) -> None:
     """The example finishes in seconds with a tiny budget, still learns something, and exports an agent that loads."""
     from rl_training.runtime.agents import load_agent
 
     script = str(ROOT / "examples" / f"{name}_reference.py")
-    answer = run_program(script, "--total-timesteps", "128", "--eval-episodes", "1", "--output-dir", str(output_dir))
+    answer = run_program(
+        script, "--total-timesteps", str(steps), "--eval-episodes", "1", "--output-dir", str(output_dir)
+    )
     assert answer.returncode == 0, answer.stderr
     (run_dir,) = output_dir.iterdir()
     agent = load_agent(run_dir / "agent.safetensors")
-    assert agent.config.total_timesteps == 128
-    assert agent.config.algo_kwargs["learning_starts"] == 32
+    assert agent.config.total_timesteps == steps
+    assert agent.config.algo_kwargs["learning_starts"] == steps // 4
     assert f"agent  {run_dir / 'agent.safetensors'}" in answer.stdout
 
 

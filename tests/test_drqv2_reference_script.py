@@ -4,4 +4,4 @@ from harness import check_reference_script
 
 
 def test_drqv2_reference_script_runs(tmp_path: Path) -> None:
-    check_reference_script("drqv2_pendulum", tmp_path)
+    check_reference_script("drqv2_pendulum", tmp_path, steps=40)

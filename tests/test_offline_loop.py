@@ -36,7 +36,8 @@ OFFLINE = [name for name in algorithm_names() if learner_class(name).offline]
 
 
 def config(tmp_path: Path, algo: str = "iql", algo_kwargs: dict[str, Any] | None = None, **changes: Any) -> Any:
-    values = {"total_timesteps": 47, "checkpoint_interval": 13, "log_interval": 7, "eval_episodes": 0, **changes}
+    values = {"total_timesteps": 47, "checkpoint_interval": 13, "log_interval": 7, "eval_episodes": 0, "env_kwargs": {}}
+    values |= changes
     return make_quick_config(algo, tmp_path, algo_kwargs, **values)
 
 

@@ -95,7 +95,7 @@ def test_statistics_of_a_data_set() -> None:
 
 
 def test_a_run_standardises_by_its_data_and_so_does_its_agent(quick_config, tmp_path: Path) -> None:
-    result = train_td3_bc(quick_config("td3_bc", tmp_path, seeds=(1, 2)), show_progress=False)
+    result = train_td3_bc(quick_config("td3_bc", tmp_path, seeds=(1, 2), env_kwargs={}), show_progress=False)
     from rl_training.envs.factory import EnvSource
     from rl_training.runtime.recipes import record_random
 
