@@ -212,6 +212,8 @@ def _forge(rng: random.Random, checkpoint: Path) -> None:
     for _ in range(rng.choice((1, 1, 1, 2))):
         kind = rng.random()
         tensors = sorted(checkpoint.glob("*.safetensors"))
+        if not tensors:  # an offline run has a single one, and the first change took it away
+            break
         file = rng.choice(tensors)
         if kind < 0.45:
             state = json.loads((checkpoint / "state.json").read_bytes())
