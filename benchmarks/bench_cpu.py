@@ -99,7 +99,8 @@ OFFLINE = {
 
 class Side:
     def __init__(self, python: str, script: str, words: list[str]) -> None:
-        env = {**os.environ, "PYTHONPATH": str(HERE.parent / "src")}
+        path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH")]))
+        env = {**os.environ, "PYTHONPATH": path}
         self.process = subprocess.Popen(
             [python, str(HERE / script), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
         )

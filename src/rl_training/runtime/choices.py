@@ -56,7 +56,7 @@ def choose(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) ->
     device = choose_device(config.device)
     compiled, note = _choose_compile(config, settings, shape, device)
     # A small update gains nothing from a second thread, and waits for it whenever the machine is busy.
-    threads = cores() if _update_flops(settings, shape) > SMALL_UPDATE else 1
+    threads = most_threads() if _update_flops(settings, shape) > SMALL_UPDATE else 1
     workers = config.workers
     if workers is None:
         workers = choose_workers(len(config.seed_list) * config.num_envs, cores())
@@ -119,3 +119,9 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def most_threads() -> int:
+    """One for each core, or fewer where OMP_NUM_THREADS says so, as someone who runs several programs at once does."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores(), int(asked)) if re.fullmatch(r"[1-9][0-9]{0,4}", asked) else cores()
