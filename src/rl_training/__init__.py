@@ -5,6 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from rl_training.core.allocation import use_large_pages
+
+use_large_pages()
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:

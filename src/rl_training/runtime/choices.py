@@ -17,6 +17,7 @@ import torch
 
 from rl_training.algorithms.base import OffPolicySettings
 from rl_training.algorithms.offline import OfflineSettings
+from rl_training.core.allocation import keep_freed_memory
 from rl_training.core.checks import UserError, shown
 from rl_training.core.fields import at_least, setting
 from rl_training.core.types import EnvShape
@@ -42,6 +43,7 @@ class Choices:
         return asdict(self)
 
     def apply(self) -> torch.device:
+        keep_freed_memory()
         torch.set_num_threads(self.threads)
         torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = self.tf32  # convolutions
