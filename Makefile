@@ -41,7 +41,7 @@ wheel-test: $(STAMP) ## build the wheel and use it away from the checkout
 docs: $(STAMP) ## write docs/sourcebook.md from docs/methods.yaml and the registry
 	$(BIN)/python scripts/sourcebook.py
 
-learn: $(STAMP) ## the learning proofs (hours on a CPU, minutes on a GPU), results in benchmarks/results
+learn: $(STAMP) ## the learning proofs (hours, on a GPU too), results in benchmarks/results
 	$(BIN)/python benchmarks/learn.py all
 
 bench-cpu: $(STAMP) $(PEERS)/.installed ## training speed, taking turns with other libraries on the same cores

@@ -220,12 +220,19 @@ def peer_of(name: str, folder: Path) -> dict[str, Any] | None:
     return summary.get("best") or summary.get("final")  # offline there is only the last agent
 
 
-def passed(result: dict[str, Any], folder: Path) -> bool:
+def passed(result: dict[str, Any], folder: Path) -> bool | None:
+    """None if the peer's result, which is the threshold, is not there yet."""
     threshold, peer = result["threshold"], peer_of(result["name"], folder)
     if threshold is None and peer is None:
-        raise SystemExit(f"{result['name']}: run benchmarks/peer_scores.py first, its result is the threshold")
+        return None
     reached = result["summary"][result.get("judged", "best")]["iqm"]
     return bool(reached >= (peer["iqm"] if threshold is None and peer else threshold))
+
+
+COLUMNS = (
+    *("proof", "steps", "seeds", "episodes", "best agent", "final agent", "wanted", "reached", "peer", "reference"),
+    *("time", "device"),
+)
 
 
 def table(folder: Path) -> str:
@@ -238,8 +245,8 @@ def table(folder: Path) -> str:
         "the peer is d3rlpy, and its last agent counts too.",
         "Wanted of the best agent; offline, where steps are updates, of the last one, as published results are.",
         "",
-        "| proof | steps | seeds | episodes | best agent | final agent | wanted | peer | reference | time | device |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        f"| {' | '.join(COLUMNS)} |",
+        "|---" * len(COLUMNS) + "|",
     ]
     for path in sorted(folder.glob("*.json")):
         result = json.loads(path.read_text())
@@ -253,13 +260,18 @@ def table(folder: Path) -> str:
             cells.append(f"{result['summary'][kind]['iqm']:.1f} [{low:.1f}, {high:.1f}]{score}")
         peer = peer_of(result["name"], folder)
         other = f"{peer['iqm']:.1f} [{peer['interval'][0]:.1f}, {peer['interval'][1]:.1f}]" if peer else ""
+        reached = {True: "yes", False: "no", None: "no peer yet"}[passed(result, folder)]
         wanted = "the peer's" if result["threshold"] is None else f">= {result['threshold']:g}"
         lines.append(
             f"| [{result['name']}]({result['name']}.svg) | {result['config']['total_timesteps']:,} | "
             f"{result['summary']['best']['n']} | {result['episodes_per_agent']} | {cells[0]} | {cells[1]} | "
-            f"{wanted} | {other} | {result['reference']} | {result['train_seconds']:.0f} s | "
+            f"{wanted} | {reached} | {other} | {result['reference']} | {result['train_seconds']:.0f} s | "
             f"{result['engine']['device']} |"
         )
+    lines += ["", "Speed, memory, checkpoints, kills and fuzzing, each with its figures and how they were made:"]
+    others = [path for path in sorted(folder.glob("*.json")) if not path.name.startswith("peer-")]
+    named = [path for path in others if "fresh_returns" not in json.loads(path.read_text())]
+    lines += [", ".join(f"[{path.stem}]({path.name})" for path in named if not path.stem.endswith("-unfinished")) + "."]
     stopped = sorted(folder.glob("*-unfinished.json"))
     if stopped:
         lines += ["", "Stopped before their end, with curves: " + ", ".join(f"[{p.stem}]({p.name})" for p in stopped)]

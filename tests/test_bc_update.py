@@ -36,6 +36,12 @@ def test_actions_at_the_bounds_count_as_just_inside() -> None:
     assert loss < 0.5 * 0.25 + 0.5 * math.log(2 * math.pi) - 2e-6
 
 
+def test_the_spread_told_is_the_one_in_use() -> None:
+    model = ClippedGaussianModel(3, 1, (8,))
+    model.actor.log_std.data.fill_(-9.0)  # the policy's is never below e^-5
+    assert BC(model=model).update(random_batch()).metrics["std"] == pytest.approx(math.exp(-5))
+
+
 def test_rewards_and_what_follows_do_not_matter() -> None:
     one, other = make_bc(), make_bc()
     for step in range(5):

@@ -29,3 +29,13 @@ def test_a_large_update_uses_the_cores_or_fewer_if_the_user_says_so(monkeypatch,
     assert threads(algo_kwargs=large) == found
     assert threads(algo_kwargs=large, threads=5) == 5
     assert threads(algo_kwargs={"hidden_sizes": [8], "batch_size": 32}) == 1
+
+
+def test_compiling_is_worth_it_for_the_updates_there_will_be() -> None:
+    def compiled(steps: int, **settings: int) -> bool:
+        config = TrainConfig("iql", "Hopper-v5", total_timesteps=steps, device="cpu", algo_kwargs=settings)
+        return choices.choose(config, parse_settings(config)[1], SHAPE).compiled
+
+    assert compiled(1_000_000) and not compiled(128)
+    assert not compiled(128, offline_steps=1_000_000), "the run ends before"
+    assert compiled(1_000_000, offline_steps=100)

@@ -101,7 +101,7 @@ def test_record_at_random_and_with_an_agent(tmp_path: Path, capsys, quick_config
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["transitions"] == 30
 
 
-PENDULUM = "--env Pendulum-v1 --quiet"
+PENDULUM = "--env Pendulum-v1"  # with its display: a mistake is told without one
 MISTAKES = {
     "show @/mising.npz": "@/mising.npz: no such data set",
     "show @": "@: is a directory, and not a Minari data set (no data/metadata.json)",
@@ -112,7 +112,7 @@ MISTAKES = {
     "leave them out with --drop-nonfinite (drop_nonfinite: true)",
     "convert @/bad.npz @/x.npz --drop-nonfinite": "@/bad.npz: has no transitions, at least 2 are needed",
     "record @/x.npz": "record needs --env ENV, or --agent PATH, or both",
-    f"record @/x.npz --size 1 {PENDULUM}": "dataset_size must be >= 2, got 1",
+    f"record @/x.npz --size 1 {PENDULUM}": "--size must be >= 2, got 1",
     f"record @/x.npz --noise 1 {PENDULUM}": "--noise is noise on an agent's actions: it needs --agent",
     f"record @/x.npz --seed -1 {PENDULUM}": "seed must be >= 0 and < 2**31, got -1",
     f"record @/data.npz {PENDULUM}": "@/data.npz: already exists",

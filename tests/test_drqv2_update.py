@@ -23,7 +23,8 @@ def make_drqv2(seed: int = 0, **changes: Any) -> DrQv2:
 
 
 # --- losses -----------------------------------------------------------------------------------------------------------
-def test_drqv2_loss_by_hand() -> None:
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
+def test_drqv2_loss_by_hand(shape: tuple[int, ...]) -> None:
     """Critics: errors 1, -1 give 1; errors 0, 2 give 2; together 3. Actor: -mean(min(4, 5), min(3, 1)) = -2.5."""
     values = {
         "q1_values": torch.tensor([2.0, 3.0]),
@@ -33,6 +34,7 @@ def test_drqv2_loss_by_hand() -> None:
         "sampled_q2": torch.tensor([5.0, 1.0]),
     }
     expected = {"critic_loss": 3.0, "actor_loss": -2.5, "target_q_mean": 2.5}
+    values = {name: value.view(shape) for name, value in values.items()}
     assert {name: value.item() for name, value in drqv2_loss(values).items()} == pytest.approx(expected)
 
 
@@ -195,17 +197,6 @@ def test_one_observation_is_a_batch_of_one() -> None:
     assert batch.actions.abs().max() <= 1 and not batch.logprobs.any()
     q1, q2 = model.q_values(obs[1], torch.zeros(2))
     torch.testing.assert_close(torch.cat([q1, q2]), torch.stack(model.q_values(obs, torch.zeros(4, 2)))[:, 1])
-
-
-def test_defaults_are_the_authors() -> None:
-    settings = DrQv2Settings()
-    assert (settings.n_step, settings.learning_rate, settings.train_frequency, settings.learning_starts) == (
-        3, 1e-4, 2, 2000,
-    )  # fmt: skip
-    assert (settings.std_start, settings.std_end, settings.std_steps, settings.noise_clip) == (1.0, 0.1, 100_000, 0.3)
-    assert (settings.batch_size, settings.buffer_capacity, settings.tau, settings.features_dim) == (
-        256, 1_000_000, 0.01, 50,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -484,3 +484,10 @@ def test_an_endless_episode_with_native_state_comes_back(monkeypatch) -> None:
     again = seeded(env_source)
     assert again.restore(snapshot) and again.unlogged == {0}
     assert again.hung().report["actions"] is None and "step beyond 10" in str(again.hung())
+
+
+def test_warnings_of_gymnasium_are_plain_lines_said_once(capsys) -> None:
+    for _ in range(2):
+        EnvSource("CartPole-v0").make().close()
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and said[0].startswith("note: ") and "v1" in said[0] and "\x1b" not in said[0]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 from rl_training.algorithms import IQL, iql_loss
-from rl_training.algorithms.iql import IQLSettings, advantage_weights
+from rl_training.algorithms.iql import advantage_weights
 from rl_training.algorithms.losses import expectile_error
 from rl_training.models import MLPIQLModel
 from rl_training.models.parts import StackedLinear, gaussian_log_density
@@ -29,7 +29,8 @@ def make_iql(seed: int = 0, **changes: Any) -> IQL:
 
 
 # --- losses ------------------------------------------------------------------------------------------------------
-def test_iql_loss_by_hand() -> None:
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
+def test_iql_loss_by_hand(shape: tuple[int, ...]) -> None:
     """Critics: errors 1, -1 give 1; errors 0, 2 give 2; together 3. Value: differences 2 and -1 against the expectile
     0.8 give (0.8 * 4 + 0.2 * 1) / 2 = 1.7. Actor: -(3 * -1 + 0.5 * 2) / 2 = 1."""
     given = {
@@ -41,6 +42,7 @@ def test_iql_loss_by_hand() -> None:
         "behavior_logprobs": torch.tensor([-1.0, 2.0]),
         "advantage_weights": torch.tensor([3.0, 0.5]),
     }
+    given = {name: value.view(shape) for name, value in given.items()}
     expected = {
         "critic_loss": 3,
         "value_loss": 1.7,
@@ -245,18 +247,17 @@ def test_the_spread_does_not_depend_on_the_state_and_starts_at_one() -> None:
 
 
 def test_layers_start_orthogonal() -> None:
-    for layer in MLPIQLModel(3, 2, (16, 16)).modules():
-        if isinstance(layer, StackedLinear) and layer.weight.shape[1] == layer.weight.shape[2] == 16:
-            for weight in layer.weight:
-                torch.testing.assert_close(weight @ weight.T, 2 * torch.eye(16), atol=1e-5, rtol=1e-5)
-            assert not layer.bias.any()
+    """Three layers of the actor, of two critics and of the value: the shorter side's vectors have length sqrt(2)."""
+    layers = [layer for layer in MLPIQLModel(3, 2, (16, 8)).modules() if isinstance(layer, StackedLinear)]
+    weights = [weight for layer in layers for weight in layer.weight]
+    assert sorted(tuple(weight.shape) for weight in weights) == sorted(
+        [(3, 16), (16, 8), (8, 2)] + 2 * [(5, 16), (16, 8), (8, 1)] + [(3, 16), (16, 8), (8, 1)]
+    )
+    for weight in weights:
+        short = weight if weight.shape[0] <= weight.shape[1] else weight.T
+        torch.testing.assert_close(short @ short.T, 2 * torch.eye(len(short)), atol=1e-5, rtol=1e-5)
+    assert not any(layer.bias.any() for layer in layers)
 
 
 def test_seeds_together_are_each_alone() -> None:
     check_seeds_together(IQL, hidden_sizes=(16, 16), batch_size=8, learning_rate=1e-2)
-
-
-def test_defaults_are_the_authors() -> None:
-    settings = IQLSettings()
-    assert (settings.expectile, settings.beta, settings.max_advantage_weight, settings.tau) == (0.7, 3.0, 100.0, 0.005)
-    assert settings.hidden_sizes == (256, 256) and settings.batch_size == 256 and settings.learning_rate == 3e-4

@@ -264,3 +264,13 @@ def test_rows_stay_together_for_any_number_of_leading_axes() -> None:
     batch = data.gather(indices)
     assert batch["obs"].shape == (4, 3, 8, 1) and torch.equal(batch["rewards"], indices.float())
     assert torch.equal(batch["next_obs"][..., 0], indices + 1.0) and torch.equal(batch["dones"], indices % 2.0)
+
+
+def test_who_extends_a_run_past_its_schedules_is_told(tmp_path: Path, capsys) -> None:
+    """IQL's actor learns at a rate that falls to zero where the run was to end."""
+    for algo, told in (("iql", True), ("td3_bc", False)):
+        run_dir = train(config(tmp_path / algo, algo), show_progress=False).run_dir
+        assert "fell to 0" not in capsys.readouterr().err
+        resume_training(run_dir, total_timesteps=60)
+        said = " ".join(capsys.readouterr().err.split())
+        assert ("the learning rate of actor fell to 0 by step 47, where this run was to end at first" in said) is told

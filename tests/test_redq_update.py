@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from itertools import combinations
 from typing import Any
@@ -16,7 +17,7 @@ from rl_training.core.types import EnvShape
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.experiment.config import TrainConfig
 from rl_training.models import MLPREDQModel
-from rl_training.runtime.trainer import parse_settings
+from rl_training.runtime.fitting import parse_settings, with_task_defaults
 
 METRICS = {"critic_loss", "actor_loss", "target_q_mean", "entropy_term"}
 SHAPE = EnvShape((3,), "float32", 1, False)
@@ -277,8 +278,12 @@ def test_networks_start_as_the_authors_do() -> None:
     ],
 )
 def test_target_entropy_by_task(env_id: str, asked: Any, entropy: Any) -> None:
-    _, settings = parse_settings(TrainConfig("redq", env_id, algo_kwargs={"target_entropy": asked}))
-    assert settings.target_entropy == entropy  # type: ignore[attr-defined]
+    for given in ({"target_entropy": asked}, {}) if asked == "auto" else ({"target_entropy": asked},):
+        config, _, settings = with_task_defaults(TrainConfig("redq", env_id, algo_kwargs=given))
+        assert settings.target_entropy == entropy  # type: ignore[attr-defined]
+        assert config.algo_kwargs.get("target_entropy", "auto") == entropy, "it stands in the run's config"
+        elsewhere = dataclasses.replace(config, env_id="my_tasks:Hopper-v9")  # a resumed run keeps it
+        assert parse_settings(elsewhere)[1].target_entropy == entropy  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from test_sac_update import random_batch
 from test_td3_update import HandModel, hand_batch
 
 from rl_training.algorithms import TD3, TD3BC
-from rl_training.algorithms.td3_bc import TD3BCSettings
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.experiment.checkpointing import load_checkpoint
 from rl_training.models import MLPTD3Model
@@ -63,7 +62,13 @@ def test_the_critics_are_td3s() -> None:
 
 def test_the_actor_and_the_targets_wait() -> None:
     learner = make_td3_bc(policy_delay=2)
-    assert [phase.every for phase in learner.engine.phases] == [1, 2] and learner.target_phase == 1
+    batch = {name: value.unsqueeze(0) for name, value in random_batch().items()}
+    moved = []
+    for _ in range(4):
+        before = {name: flat.clone() for name, flat in learner.engine.flat.items()}
+        learner.engine.update(batch, learner.engine.host_noise(learner.noise(len(batch["rewards"][0]))))
+        moved.append({name for name, flat in learner.engine.flat.items() if not torch.equal(before[name], flat)})
+    assert moved == [{"critic"}, {"critic", "actor", "target_critic", "target_actor"}] * 2
 
 
 def test_update_returns_every_metric_at_once_and_state_round_trips() -> None:
@@ -112,13 +117,6 @@ def test_a_run_standardises_by_its_data_and_so_does_its_agent(quick_config, tmp_
 
 def test_seeds_together_are_each_alone() -> None:
     check_seeds_together(TD3BC, hidden_sizes=(16, 16), batch_size=8, learning_rate=1e-2)
-
-
-def test_defaults_are_the_authors() -> None:
-    settings = TD3BCSettings()
-    assert (settings.bc_alpha, settings.policy_delay, settings.policy_noise, settings.noise_clip) == (2.5, 2, 0.2, 0.5)
-    assert (settings.tau, settings.gamma, settings.learning_rate, settings.batch_size) == (0.005, 0.99, 3e-4, 256)
-    assert settings.normalize_observations and settings.hidden_sizes == (256, 256) and settings.reward_scale == 1.0
 
 
 @pytest.mark.parametrize(

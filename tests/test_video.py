@@ -64,5 +64,5 @@ def test_wrong_pixels_are_refused(tmp_path: Path) -> None:
 
 def test_encoder_failure_is_reported(tmp_path: Path) -> None:
     (tmp_path / ".video.webm.part").mkdir()
-    with pytest.raises((RuntimeError, OSError)):
+    with pytest.raises((UserError, OSError)):
         write_video(grey_ramp(2, 16, 16), tmp_path / "video.webm", fps=30)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from rl_training.algorithms.normalizer import GROUP, ObservationNormalizer
 from rl_training.algorithms.settings import OffPolicySettings
 from rl_training.core.checks import require
+from rl_training.core.d4rl import domain
 from rl_training.core.rng import stream
 from rl_training.core.schedules import Every, linear
 from rl_training.core.types import EnvShape, UpdateResult
@@ -116,9 +117,9 @@ class Learner:
         return cls.any_observations or cls.image_observations == images
 
     @classmethod
-    def settings_for(cls, settings: Any, env_id: str) -> Any:
-        """The settings with what an algorithm's authors chose for this task, where the user left it open."""
-        return settings
+    def task_settings(cls, env_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """The user's settings, with what the algorithm's authors chose for this task where they leave it open."""
+        return {**cls.by_domain.get(domain(env_id) or "", {}), **asked}
 
     def modules(self, model: nn.Module) -> dict[str, nn.Module]:
         """The networks, by the name of their parameter group."""

@@ -17,14 +17,17 @@ from rl_training.models.parts import LARGEST_ACTION, gaussian_log_density
 
 @dataclass(frozen=True)
 class BCSettings(OfflineSettings):
-    """Defaults as in CORL: two layers of 256, batches of 256, learning rate 3e-4; locomotion on normalised states."""
+    """Sizes and rates as in CORL: two layers of 256, batches of 256, rate 3e-4; locomotion on normalised states.
+
+    The policy is IQL's, by maximum likelihood: so it has a spread of its own, where CORL's squared error has none.
+    """
 
 
-def behavior_log_density(actor: Any, params: Any, batch: Batch) -> Tensor:
-    """How likely the policy makes each recorded action."""
+def behavior_log_density(actor: Any, params: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+    """How likely the policy makes each recorded action, and the logarithm of its spread."""
     mean, log_std = actor(params, batch["obs"])
     # As the authors of IQL do: a recorder's actions at the bounds are mostly clipped ones.
-    return gaussian_log_density(mean, log_std, batch["actions"].clamp(-LARGEST_ACTION, LARGEST_ACTION))
+    return gaussian_log_density(mean, log_std, batch["actions"].clamp(-LARGEST_ACTION, LARGEST_ACTION)), log_std
 
 
 class BC(Learner):
@@ -46,8 +49,9 @@ class BC(Learner):
         return (Phase(("actor",), self.actor_loss),)
 
     def actor_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        loss = -behavior_log_density(self.networks["actor"], groups["actor"], batch).mean()
-        return loss, {"actor_loss": loss, "std": groups["actor"]["log_std"].exp().mean()}
+        logprobs, log_std = behavior_log_density(self.networks["actor"], groups["actor"], batch)
+        loss = -logprobs.mean()
+        return loss, {"actor_loss": loss, "std": log_std.exp().mean()}
 
     def greedy(self, groups: Groups, obs: Tensor) -> Tensor:
         return self.networks["actor"](groups["actor"], obs)[0]  # type: ignore[no-any-return]

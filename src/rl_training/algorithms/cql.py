@@ -29,7 +29,8 @@ BY_DOMAIN: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class CQLSettings(OfflineSettings, SACSettings):
-    # Defaults: the authors' code for locomotion as CORL runs it (cql_alpha 10, no Lagrange, 3 layers, slow actor).
+    # Defaults: the authors' code for locomotion as CORL runs it (cql_alpha 10, no Lagrange, 3 layers, slow actor), on
+    # SAC's networks: CORL's critics start orthogonal, and its actor's log-std one lower.
     hidden_sizes: tuple[int, ...] = setting((256, 256, 256))
     actor_learning_rate: float | None = setting(
         3e-5, above(0)
@@ -52,7 +53,7 @@ def cql_loss(values: Mapping[str, Any]) -> Metrics:
     """`sac_loss`, and from `cql_penalty_q1, cql_penalty_q2, cql_alpha` the penalty on the critics."""
     gaps = [torch.as_tensor(values[name]).float().mean() for name in ("cql_penalty_q1", "cql_penalty_q2")]
     penalty = values["cql_alpha"] * (gaps[0] + gaps[1])
-    losses = sac_loss(dict(values))
+    losses = sac_loss(values)
     return {**losses, "critic_loss": losses["critic_loss"] + penalty, "cql_penalty": penalty}
 
 

@@ -25,7 +25,7 @@ drq_loss = sac_loss  # the augmentations change what the values are made from, n
 @dataclass(frozen=True)
 class DrQSettings(ImageSettings, SACSettings):
     # Defaults: the authors' code (denisyarats/drq config.yaml, drq.py), but for the temperature, which they tune
-    # (`alpha: auto`) from where ours stays.
+    # (`alpha: auto`) from where ours stays; their loss is the sum over the M images, ours the paper's mean.
     buffer_capacity: int = setting(100_000, at_least(1))
     batch_size: int = setting(128, at_least(1))
     learning_starts: int = setting(1000, at_least(0))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms.base import CARRIED, Batch, Groups, Learner, Metrics, Noise, NoiseSpec, Phase
 from rl_training.algorithms.drq import detached
-from rl_training.algorithms.losses import ensemble_squared_error, td_target
+from rl_training.algorithms.losses import as_rows, ensemble_squared_error, td_target
 from rl_training.algorithms.settings import ImageSettings
 from rl_training.core.fields import above, at_least, setting
 from rl_training.core.schedules import linear
@@ -50,6 +50,7 @@ def actor_term(q_values: Tensor) -> Tensor:
 
 def drqv2_loss(values: Mapping[str, Tensor]) -> Metrics:
     """From `q1_values, q2_values, target_q_values, sampled_q1, sampled_q2`, all computed."""
+    values = as_rows(values)
     target = values["target_q_values"]
     return {
         "critic_loss": ensemble_squared_error(torch.stack([values["q1_values"], values["q2_values"]]), target),
@@ -119,11 +120,13 @@ class DrQv2(Learner):
     def std_at(self, step: int) -> float:
         return linear(self.settings.std_start, self.settings.std_end, step / self.settings.std_steps)
 
+    def set_std(self, step: int) -> None:
+        self.engine.groups()["schedule"]["std"].fill_(self.std_at(step))
+
     def train(self, source: Source, count: int, global_step: int) -> None:
-        self.engine.groups()["schedule"]["std"].fill_(self.std_at(global_step))
+        self.set_std(global_step)
         super().train(source, count, global_step)
 
     def update(self, batch: Mapping[str, Any], global_step: int | None = None) -> UpdateResult:
-        step = self.update_count if global_step is None else global_step
-        self.engine.groups()["schedule"]["std"].fill_(self.std_at(step))
+        self.set_std(self.update_count if global_step is None else global_step)
         return super().update(batch, global_step)

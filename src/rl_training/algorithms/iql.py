@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms.base import Batch, Groups, Metrics, Noise, Phase
 from rl_training.algorithms.bc import BC, behavior_log_density
-from rl_training.algorithms.losses import ensemble_squared_error, expectile_error, td_target
+from rl_training.algorithms.losses import as_rows, ensemble_squared_error, expectile_error, td_target
 from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.fields import above, inside, one_of, setting, within
 from rl_training.core.schedules import cosine
@@ -56,6 +56,7 @@ def actor_term(weights: Tensor, logprobs: Tensor) -> Tensor:
 def iql_loss(values: Mapping[str, Any]) -> Metrics:
     """From `q1_values, q2_values, target_q_values, value_predictions, target_state_values, behavior_logprobs,
     advantage_weights` and, if it is not 0.7, `expectile`; all computed."""
+    values = as_rows(values)
     target, weights = values["target_q_values"], values["advantage_weights"]
     expectile = float(values.get("expectile", IQLSettings.expectile))
     return {
@@ -109,7 +110,7 @@ class IQL(BC):
     def actor_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
         advantage = self.target_q(groups, batch) - self.networks["value"](groups["value"], batch["obs"])
         weights = advantage_weights(advantage, self.settings.beta, self.settings.max_advantage_weight)
-        loss = actor_term(weights, behavior_log_density(self.networks["actor"], groups["actor"], batch))
+        loss = actor_term(weights, behavior_log_density(self.networks["actor"], groups["actor"], batch)[0])
         return loss, {"actor_loss": loss, "advantage_weight_mean": weights.mean()}
 
     def critic_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:

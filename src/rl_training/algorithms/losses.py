@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from rl_training.engine.phases import Batch
+
+
+def as_rows(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a public loss is given: (batch, 1) columns as (batch,), else they would broadcast without a word."""
+
+    def row(value: Any) -> Any:
+        return value.squeeze(1) if isinstance(value, Tensor) and value.ndim == 2 and value.shape[1] == 1 else value
+
+    return {name: row(value) for name, value in values.items()}
 
 
 def td_target(batch: Batch, gamma: float, next_value: Tensor) -> Tensor:

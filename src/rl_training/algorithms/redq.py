@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from rl_training.algorithms.base import Metrics, Noise, NoiseSpec
-from rl_training.algorithms.losses import ensemble_squared_error
+from rl_training.algorithms.losses import as_rows, ensemble_squared_error
 from rl_training.algorithms.sac import SAC, SACSettings, soft_losses
 from rl_training.core.checks import require
 from rl_training.core.fields import at_least, setting
@@ -53,8 +53,10 @@ def _sample_target_critic_indices(*, num_critics: int, subset_size: int, uniform
 
 def redq_loss(values: Mapping[str, Any]) -> Metrics:
     """From `critic_q_values` (B, N), `target_q_values`, `sampled_logprobs`, `sampled_q_values` (B,), `alpha`."""
-    target = values["target_q_values"].reshape(-1)  # a (B, 1) column would broadcast to (B, B) without a word
-    critic_loss = ensemble_squared_error(values["critic_q_values"].T, target)
+    members = values["critic_q_values"].T
+    values = as_rows(values)
+    target = values["target_q_values"]
+    critic_loss = ensemble_squared_error(members, target)
     return soft_losses(critic_loss, target, values["sampled_q_values"], values)
 
 
@@ -75,11 +77,11 @@ class REDQ(SAC):
         return MLPREDQModel(shape.obs_dim, shape.action_dim, settings.hidden_sizes, settings.num_critics)
 
     @classmethod
-    def settings_for(cls, settings: Any, env_id: str) -> Any:
+    def task_settings(cls, env_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         task = re.fullmatch(r"(\w+)-v\d+", env_id)
-        if settings.target_entropy != "auto" or task is None or task[1] not in TARGET_ENTROPIES:
-            return settings
-        return replace(settings, target_entropy=TARGET_ENTROPIES[task[1]])
+        if asked.get("target_entropy", "auto") != "auto" or task is None or task[1] not in TARGET_ENTROPIES:
+            return dict(asked)
+        return {**asked, "target_entropy": TARGET_ENTROPIES[task[1]]}
 
     @property
     def policy_every(self) -> int:

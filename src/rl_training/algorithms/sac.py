@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.algorithms.base import Batch, Groups, Learner, Metrics, Noise, NoiseSpec, OffPolicySettings, Phase
-from rl_training.algorithms.losses import ensemble_squared_error, td_target
+from rl_training.algorithms.losses import as_rows, ensemble_squared_error, td_target
 from rl_training.core.fields import at_least, setting, within
 from rl_training.core.types import EnvShape
 from rl_training.engine.groups import Params
@@ -47,6 +47,7 @@ def soft_losses(critic_loss: Tensor, target: Tensor, q_value: Tensor, values: Ma
 
 def sac_loss(values: Mapping[str, Any]) -> Metrics:
     """From `q1_values, q2_values, target_q_values, sampled_logprobs, sampled_q1, sampled_q2, alpha`, all computed."""
+    values = as_rows(values)
     target = values["target_q_values"]
     critic_loss = ensemble_squared_error(torch.stack([values["q1_values"], values["q2_values"]]), target)
     return soft_losses(critic_loss, target, torch.minimum(values["sampled_q1"], values["sampled_q2"]), values)

@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import textwrap
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -130,11 +131,21 @@ def _solid(stream: Any) -> bool:
     return "utf" in (getattr(stream, "encoding", None) or "").lower()
 
 
+def _new_file(words: Words) -> str:
+    """The format to write in; what is there already is not written over."""
+    from rl_training.data.loaders import choose_format
+
+    chosen = choose_format(Path(words.output), words.format)
+    if Path(words.output).exists():
+        raise UserError(f"{words.output}: already exists")
+    return chosen
+
+
 def run_convert(words: Words) -> int:
-    from rl_training.data.loaders import choose_format, save_transitions
+    from rl_training.data.loaders import save_transitions
     from rl_training.runtime.datasets import load_data
 
-    chosen = choose_format(Path(words.output), words.format)  # before a large file is read
+    chosen = _new_file(words)  # before a large file is read
     transitions = load_data(words.path, drop_nonfinite=words.drop_nonfinite)
     for note in transitions.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -142,7 +153,7 @@ def run_convert(words: Words) -> int:
 
 
 def run_record(words: Words) -> int:
-    from rl_training.data.loaders import choose_format, save_transitions
+    from rl_training.data.loaders import save_transitions
     from rl_training.envs.conformance import check_environment
     from rl_training.envs.factory import EnvSource
     from rl_training.experiment.progress import Progress
@@ -150,18 +161,23 @@ def run_record(words: Words) -> int:
     from rl_training.runtime.recipes import record_policy, record_random
     from rl_training.runtime.workflows import env_source
 
-    chosen = choose_format(Path(words.output), words.format)
-    if Path(words.output).exists():
-        raise UserError(f"{words.output}: already exists")
+    chosen = _new_file(words)
     if words.agent is None and words.env is None:
         raise UserError("record needs --env ENV, or --agent PATH, or both")
     if words.agent is None and words.noise:
         raise UserError("--noise is noise on an agent's actions: it needs --agent")
     if not 0 <= words.seed < 2**31:
         raise UserError(f"seed must be >= 0 and < 2**31, got {words.seed}")
-    with Progress(words.size, f"record {words.env or words.agent}", enabled=not words.quiet) as display:
+    if words.size < 2:
+        raise UserError(f"--size must be >= 2, got {words.size}")
+    with ExitStack() as stack:
+        display: Progress | None = None
 
         def watch(step: int) -> None:
+            nonlocal display
+            if display is None:  # not before the first step: a mistake is told without a bar
+                label = f"record {words.env or words.agent}"
+                display = stack.enter_context(Progress(words.size, label, enabled=not words.quiet))
             display.update(step, {})
 
         if words.agent is None:

@@ -23,6 +23,7 @@ def examine() -> list[dict[str, Any]]:
         ("dm-control", "dmc"),
         ("Box2D", "box2d"),
         ("ale-py", "atari"),
+        ("h5py", "offline"),
         ("tensorboard", "tensorboard"),
     ):
         try:

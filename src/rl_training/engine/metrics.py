@@ -27,6 +27,9 @@ class LatestMetrics(Mapping[str, float]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
 
 class MetricSums:
     """For every phase, the sum and the newest value of each of its metrics, (metrics, seeds)."""

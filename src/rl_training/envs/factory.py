@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +21,21 @@ Env = gym.Env[Any, Any]
 EnvFactory = Callable[..., Env]
 
 EXTRAS = {"mujoco": "mujoco", "box2d": "box2d", "Box2D": "box2d", "ale_py": "atari", "pygame": "classic-control"}
+
+
+_said: set[str] = set()  # an environment is made many times
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """What Gymnasium warns of, such as an old version, as one line each: no colours, no source code, once."""
+    with warnings.catch_warnings(record=True) as caught:
+        yield
+    for warning in caught:
+        text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(warning.message)).removeprefix("WARN: ").split())
+        if text not in _said:
+            _said.add(text)
+            print(f"note: {text}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -56,7 +75,8 @@ class EnvSource:
             register_suite(self.env_id)
         try:
             # Our own conformance check runs once before training; Gymnasium's would run at every step.
-            env = gym.make(self.env_id, disable_env_checker=True, **kwargs)
+            with plain_warnings():
+                env = gym.make(self.env_id, disable_env_checker=True, **kwargs)
             return ControlSuite(env) if in_suite else env
         except gym.error.DependencyNotInstalled as error:
             raise UserError(f"environment {self.env_id} needs a package that is missing: {error}") from error

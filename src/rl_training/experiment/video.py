@@ -50,7 +50,7 @@ def write_video(frames: Iterable[Frame], path: Path, fps: int) -> Path:
                 encoder.wait()
                 raise
             if encoder.wait() != 0:
-                raise RuntimeError(f"ffmpeg could not write {path.name}: {_last_line(messages)}")
+                raise UserError(f"{path}: ffmpeg could not write it: {_last_line(messages)}")
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

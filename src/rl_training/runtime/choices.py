@@ -68,8 +68,8 @@ def choose(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) ->
 def choose_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if re.fullmatch(r"cpu|mps|cuda(:[0-9]{1,4})?", name) is None:
-        raise UserError(f"device must be one of auto, cpu, cuda, cuda:N, mps, got {shown(name)}")
+    if re.fullmatch(r"cpu|cuda(:[0-9]{1,4})?", name) is None:  # mps has no float64, which Adam's powers need
+        raise UserError(f"device must be one of auto, cpu, cuda, cuda:N, got {shown(name)}")
     kind, _, index = name.partition(":")
     if kind == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -94,7 +94,8 @@ def _choose_compile(
 def _seconds_saved(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> float:
     offline = 0
     if isinstance(settings, OfflineSettings):  # there a step is an update
-        offline = config.total_timesteps if settings.offline_steps is None else settings.offline_steps
+        asked = settings.offline_steps
+        offline = config.total_timesteps if asked is None else min(asked, config.total_timesteps)
     steps = max(config.total_timesteps - offline - settings.learning_starts, 0)
     updates = offline + steps * settings.gradient_updates_per_step / settings.train_frequency
     return updates * (EAGER_OVERHEAD + _update_flops(settings, shape) * SECONDS_PER_FLOP)

@@ -12,7 +12,6 @@ from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import ConfigError, Problem, UserError
-from rl_training.core.d4rl import domain
 from rl_training.core.fields import parse
 from rl_training.core.machine import gibibytes
 from rl_training.core.types import EnvShape
@@ -33,7 +32,7 @@ def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tup
     except UserError as error:
         raise located([Problem(("algo",), str(error))], source) from error
     try:
-        settings = cls.settings_for(parse(cls.settings_type, config.algo_kwargs), config.env_id)
+        settings = parse(cls.settings_type, config.algo_kwargs)
     except ConfigError as error:
         raise located(error.problems, source, ("algo_kwargs",)) from error
     except UserError as error:
@@ -54,7 +53,7 @@ def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner],
     It stands in the run's config from then on: a run keeps its settings wherever it goes on.
     """
     cls, settings = parse_settings(config)
-    chosen = {**cls.by_domain.get(domain(config.env_id) or "", {}), **config.algo_kwargs}
+    chosen = cls.task_settings(config.env_id, config.algo_kwargs)
     if chosen != config.algo_kwargs:
         config = replace(config, algo_kwargs=chosen)
         cls, settings = parse_settings(config)

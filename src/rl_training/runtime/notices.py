@@ -15,6 +15,7 @@ from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.runs import RunRecord, versions
 from rl_training.runtime.choices import Choices, choose_device
 from rl_training.runtime.run_state import unfit
+from rl_training.runtime.session import Session
 
 NOT_REPLAYABLE = "the environment does not repeat itself for the same seed and actions, so a resumed run will differ"
 
@@ -52,3 +53,18 @@ def starting_notices(
             f"total_timesteps ({config.total_timesteps}): nothing will be learned{' online' if offline else ''}"
         )
     return notices
+
+
+def ended_schedules(session: Session) -> list[str]:
+    """Of a run that goes on behind the end that its schedules ran towards."""
+    if not session.running() or session.progress < 1:
+        return []
+    engine = session.learner.engine
+    session.learner.set_progress(session.progress)
+    still = [", ".join(phase.groups) for phase, rate in zip(engine.phases, engine.rate_values, strict=True) if not rate]
+    if not still:
+        return []
+    return [
+        f"the learning rate of {', '.join(still)} fell to 0 by step {session.horizon}, where this run was to end at "
+        "first, and stays there; train anew with more total_timesteps for it to fall later"
+    ]

@@ -34,7 +34,7 @@ from rl_training.runtime.fitting import (
     parse_settings,
     with_task_defaults,
 )
-from rl_training.runtime.notices import NOT_REPLAYABLE, recorded_choices, starting_notices
+from rl_training.runtime.notices import NOT_REPLAYABLE, ended_schedules, recorded_choices, starting_notices
 from rl_training.runtime.off_policy import run_off_policy
 from rl_training.runtime.offline import OfflineData, observation_statistics, prepare_offline, run_offline
 from rl_training.runtime.run_state import check_metrics
@@ -217,7 +217,7 @@ def _execute(
                 signals=signals, guard=guard, show_progress=show_progress, resumed=resumed,
                 about=offline.about if offline else None, has_environment=offline is None or offline.has_environment,
             )  # fmt: skip
-            for notice in notices:
+            for notice in [*notices, *ended_schedules(session)]:
                 session.display.note(notice)
             session.start()
             mixed = None
