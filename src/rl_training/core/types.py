@@ -37,6 +37,10 @@ class EnvShape:
     frame_stack: int = field(default=1, compare=False)  # frames in an image, oldest first
     episode_limit: int | None = field(default=None, compare=False)  # steps until an episode is cut off, if known
 
+    def __str__(self) -> str:
+        actions = f"{self.action_dim} choices" if self.discrete else f"actions of shape ({self.action_dim},)"
+        return f"observations of shape {self.obs_shape} ({self.obs_dtype}) and {actions}"
+
     @property
     def is_image(self) -> bool:
         return len(self.obs_shape) == 3
