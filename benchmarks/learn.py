@@ -248,9 +248,11 @@ def table(folder: Path) -> str:
         f"| {' | '.join(COLUMNS)} |",
         "|---" * len(COLUMNS) + "|",
     ]
+    others: list[Path] = []
     for path in sorted(folder.glob("*.json")):
         result = json.loads(path.read_text())
         if "fresh_returns" not in result:
+            others += [] if path.name.startswith("peer-") else [path]
             continue
         cells = []
         for kind in ("best", "final"):
@@ -269,12 +271,14 @@ def table(folder: Path) -> str:
             f"{result['engine']['device']} |"
         )
     lines += ["", "Speed, memory, checkpoints, kills and fuzzing, each with its figures and how they were made:"]
-    others = [path for path in sorted(folder.glob("*.json")) if not path.name.startswith("peer-")]
-    named = [path for path in others if "fresh_returns" not in json.loads(path.read_text())]
-    lines += [", ".join(f"[{path.stem}]({path.name})" for path in named if not path.stem.endswith("-unfinished")) + "."]
-    stopped = sorted(folder.glob("*-unfinished.json"))
+    stopped = [path for path in others if path.stem.endswith("-unfinished")]
+
+    def links(paths: list[Path]) -> str:
+        return ", ".join(f"[{path.stem}]({path.name})" for path in paths)
+
+    lines += [links([path for path in others if path not in stopped]) + "."]
     if stopped:
-        lines += ["", "Stopped before their end, with curves: " + ", ".join(f"[{p.stem}]({p.name})" for p in stopped)]
+        lines += ["", f"Stopped before their end, with curves: {links(stopped)}"]
     return "\n".join(lines) + "\n"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from harness import check_seeds_together
-from test_sac_update import FixedPolicy, hand_batch, random_batch
+from test_sac_update import HAND_VALUES, FixedPolicy, hand_batch, random_batch
 from test_sac_update import HandModel as SACHandModel
 from torch import Tensor
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
@@ -76,12 +76,7 @@ def update(learner: CQL, uniform: float = 0.75, dones: float = 0.0) -> Any:
 def test_cql_loss_by_hand() -> None:
     """SAC's part is worked out in its own test: critics 3, actor -2. The penalty is 10 * (0.3 + 0.5) = 8."""
     values = {
-        "q1_values": torch.tensor([2.0, 3.0]),
-        "q2_values": torch.tensor([1.0, 6.0]),
-        "target_q_values": torch.tensor([1.0, 4.0]),
-        "sampled_logprobs": torch.tensor([-1.0, 3.0]),
-        "sampled_q1": torch.tensor([4.0, 3.0]),
-        "sampled_q2": torch.tensor([5.0, 1.0]),
+        **HAND_VALUES,
         "alpha": 0.5,
         "cql_penalty_q1": torch.tensor(0.3),
         "cql_penalty_q2": torch.tensor([0.4, 0.6]),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from test_sac_update import HAND_VALUES
 from torch import Tensor, nn
 
 from rl_training.algorithms import DrQ, drq_loss
@@ -44,15 +45,7 @@ def make_drq(encoder: str = "drq", seed: int = 0, **changes: Any) -> DrQ:
 # --- losses -----------------------------------------------------------------------------------------------------------
 def test_drq_loss_by_hand() -> None:
     """Critics: errors 1, -1 give 1; errors 0, 2 give 2; together 3. Actor: 0.5 * mean(-1, 3) - mean(4, 1) = -2."""
-    values = {
-        "q1_values": torch.tensor([2.0, 3.0]),
-        "q2_values": torch.tensor([1.0, 6.0]),
-        "target_q_values": torch.tensor([1.0, 4.0]),
-        "sampled_logprobs": torch.tensor([-1.0, 3.0]),
-        "sampled_q1": torch.tensor([4.0, 3.0]),
-        "sampled_q2": torch.tensor([5.0, 1.0]),
-        "alpha": 0.5,
-    }
+    values = {**HAND_VALUES, "alpha": 0.5}
     expected = {"critic_loss": 3.0, "actor_loss": -2.0, "target_q_mean": 2.5, "entropy_term": 0.5}
     assert {name: value.item() for name, value in drq_loss(values).items()} == pytest.approx(expected)
 

@@ -35,6 +35,16 @@ def make_sac(seed: int = 0, **changes: Any) -> SAC:
     return SAC(model=model, **{"learning_rate": 3e-4, "gamma": 0.99, "alpha": 0.2, "tau": 0.005, **changes})
 
 
+HAND_VALUES = {
+    "q1_values": torch.tensor([2.0, 3.0]),
+    "q2_values": torch.tensor([1.0, 6.0]),
+    "target_q_values": torch.tensor([1.0, 4.0]),
+    "sampled_logprobs": torch.tensor([-1.0, 3.0]),
+    "sampled_q1": torch.tensor([4.0, 3.0]),
+    "sampled_q2": torch.tensor([5.0, 1.0]),
+}
+
+
 # --- losses ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("shape", [(2,), (2, 1)])
 @pytest.mark.parametrize("alpha", [0.5, torch.tensor(0.5)])
@@ -43,15 +53,7 @@ def test_sac_loss_by_hand(alpha: Any, shape: tuple[int, ...]) -> None:
 
     Entropy term: 0.5 * mean(-1, 3) = 0.5. Actor: 0.5 - mean(min(4, 5), min(3, 1)) = 0.5 - 2.5 = -2.
     """
-    given = {
-        "q1_values": torch.tensor([2.0, 3.0]),
-        "q2_values": torch.tensor([1.0, 6.0]),
-        "target_q_values": torch.tensor([1.0, 4.0]),
-        "sampled_logprobs": torch.tensor([-1.0, 3.0]),
-        "sampled_q1": torch.tensor([4.0, 3.0]),
-        "sampled_q2": torch.tensor([5.0, 1.0]),
-    }
-    values = sac_loss({"alpha": alpha, **{name: value.view(shape) for name, value in given.items()}})
+    values = sac_loss({"alpha": alpha, **{name: value.view(shape) for name, value in HAND_VALUES.items()}})
     expected = {"critic_loss": 3.0, "actor_loss": -2.0, "target_q_mean": 2.5, "entropy_term": 0.5}
     assert {name: value.item() for name, value in values.items()} == pytest.approx(expected)
 
