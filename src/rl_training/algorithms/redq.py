@@ -53,7 +53,7 @@ def _sample_target_critic_indices(*, num_critics: int, subset_size: int, uniform
 
 def redq_loss(values: Mapping[str, Any]) -> Metrics:
     """From `critic_q_values` (B, N), `target_q_values`, `sampled_logprobs`, `sampled_q_values` (B,), `alpha`."""
-    members = values["critic_q_values"].T
+    members = values["critic_q_values"].T  # of a single critic a column too, which stays one
     values = as_rows(values)
     target = values["target_q_values"]
     critic_loss = ensemble_squared_error(members, target)
@@ -78,10 +78,10 @@ class REDQ(SAC):
 
     @classmethod
     def task_settings(cls, env_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        task = re.fullmatch(r"(\w+)-v\d+", env_id)
-        if asked.get("target_entropy", "auto") != "auto" or task is None or task[1] not in TARGET_ENTROPIES:
-            return dict(asked)
-        return {**asked, "target_entropy": TARGET_ENTROPIES[task[1]]}
+        chosen, task = super().task_settings(env_id, asked), re.fullmatch(r"(\w+)-v\d+", env_id)
+        if chosen.get("target_entropy", "auto") == "auto" and task is not None and task[1] in TARGET_ENTROPIES:
+            chosen["target_entropy"] = TARGET_ENTROPIES[task[1]]
+        return chosen
 
     @property
     def policy_every(self) -> int:
