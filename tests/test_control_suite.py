@@ -176,6 +176,22 @@ def test_pixels_are_drawn_in_their_size_and_resumed() -> None:
         one.close()
 
 
+@pytest.mark.usefixtures("suite")
+@pytest.mark.parametrize("task", ["cartpole-swingup", "walker-walk"])
+def test_smaller_shadows_leave_a_small_picture_as_it_was(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = []
+    for texels in (control_suite.SHADOW_TEXELS, 10**6):  # the second: the suite's own
+        monkeypatch.setattr(control_suite, "SHADOW_TEXELS", texels)
+        env = EnvSource(f"dm_control/{task}-v0", {"wrappers": {"pixels": {"resize_shape": [84, 84]}}}).make()
+        try:
+            pictures.append(env.reset(seed=0)[0].astype(int))
+        except UserError as error:
+            pytest.skip(f"no headless rendering here: {error}")
+        assert env.unwrapped._env.physics.model.vis.quality.shadowsize == min(texels, 2048)
+        env.close()
+    assert (np.abs(pictures[0] - pictures[1]).max(0) > 0).mean() < 0.005
+
+
 class Stop(Callback):
     def on_step(self, session: Any) -> bool | None:
         return False if session.step >= 36 else None
