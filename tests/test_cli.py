@@ -139,6 +139,12 @@ def test_several_seeds_have_a_summary_and_an_agent_each(algo: str, tmp_path: Pat
         (["predict", "nowhere", "--obs", "[1"], "--obs must be JSON"),
         (["train", "sac", "Pendulum-v1", "--set", "algo_kwargs.buffer_capacity=1e12",
           "--total-timesteps", "1000000000000"], "GiB are free; at most"),
+        (["train", "redq", "Pendulum-v1", "--set", "algo_kwargs.num_critics=1000000000000"],
+         "networks of 4545000000004546 weights, 1 seed, need"),
+        (["train", "sac", "Pendulum-v1", "--set", f"algo_kwargs.hidden_sizes=[{10**18}, {10**18}]"],
+         "networks of these sizes cannot be made"),
+        (["train", "sac", "Pendulum-v1", "--set", "algo_kwargs.batch_size=1e12", "--set",
+          "algo_kwargs.buffer_capacity=1e12"], "batch_size 1000000000000, 1 seed, need"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line_and_exit_2(words: list[str], message: str, tmp_path: Path, monkeypatch, capsys) -> None:

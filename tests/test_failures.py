@@ -301,3 +301,30 @@ def test_another_machine_is_told_and_half_a_row_is_cut_off(quick_config, tmp_pat
 def test_no_clock_that_can_jump() -> None:
     sources = (Path(trainer.__file__).parent.parent).rglob("*.py")
     assert [path.name for path in sources if re.search(r"\btime\.time\(|datetime\.now", path.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA out of memory. Tried\nto allocate"), MemoryError("CUDA out of memory. Tried"),
+     RuntimeError("[enforce fail] CUDA out of memory. Tried: DefaultCPUAllocator: can't allocate memory")],
+)  # fmt: skip
+def test_a_memory_that_is_too_small_is_told_in_one_line(error: Exception, quick_config, tmp_path, monkeypatch) -> None:
+    def train_too_much(*_: object) -> None:
+        raise error
+
+    config = quick_config("dqn", tmp_path, checkpoint_interval=20)
+    monkeypatch.setattr(learner_class("dqn"), "train", train_too_much)
+    with pytest.raises(TrainingFailure, match=r"^out of memory: .*CUDA out of memory\. Tried.*; a smaller batch") as told:
+        train(config, show_progress=False)
+    assert "\n" not in str(told.value)
+    (record,) = config.output_dir.glob("*/run.json")
+    assert json.loads(record.read_text())["status"] == "failed"
+
+
+def test_another_runtime_error_keeps_its_traceback(quick_config, tmp_path, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(learner_class("dqn"), "train", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        train(quick_config("dqn", tmp_path), show_progress=False)

@@ -159,8 +159,9 @@ def test_resume_is_exact(quick_config: QuickConfig, tmp_path: Path) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_the_statistics_travel_with_the_exported_agent(quick_config: QuickConfig, tmp_path: Path) -> None:
-    result = run(quick_config, "td3", tmp_path)
+@pytest.mark.parametrize("algo", ["td3", "tqc", "redq"])
+def test_the_statistics_travel_with_the_exported_agent(algo: str, quick_config: QuickConfig, tmp_path: Path) -> None:
+    result = run(quick_config, algo, tmp_path)
     checkpointed = load_agent(result.checkpoint_path)
     exported = load_agent(load_agent(result.checkpoint_path).save(tmp_path / "agent"))
     assert torch.equal(

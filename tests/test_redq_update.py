@@ -16,7 +16,7 @@ from rl_training.algorithms.redq import REDQSettings, _sample_target_critic_indi
 from rl_training.core.types import EnvShape
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.experiment.config import TrainConfig
-from rl_training.models import MLPREDQModel
+from rl_training.models import MLPREDQModel, MLPTQCModel
 from rl_training.runtime.fitting import parse_settings, with_task_defaults
 
 METRICS = {"critic_loss", "actor_loss", "target_q_mean", "entropy_term"}
@@ -272,6 +272,9 @@ def test_networks_start_as_the_authors_do() -> None:
         ("Walker2d-v5", "auto", -3.0),
         ("Ant-v5", "auto", -4.0),
         ("Humanoid-v5", "auto", -2.0),
+        ("Hopper", "auto", -1.0),  # Gymnasium takes the newest
+        ("gymnasium:Hopper-v5", "auto", -1.0),
+        ("my_tasks:Hopper-v5", "auto", "auto"),
         ("Hopper-v5", -0.5, -0.5),
         ("Pendulum-v1", "auto", "auto"),
         ("HumanoidStandup-v5", "auto", "auto"),
@@ -305,6 +308,18 @@ def test_refused_settings(settings: dict[str, Any], message: str) -> None:
     if settings.keys() & {"subset_size"}:
         with pytest.raises(ValueError, match="subset_size must be"):
             _sample_target_critic_indices(num_critics=4, subset_size=settings["subset_size"])
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5])
+def test_critics_that_cannot_be_made_are_refused(count: Any) -> None:
+    for make in (
+        lambda: MLPREDQModel(obs_dim=3, action_dim=1, num_critics=count),
+        lambda: _sample_target_critic_indices(num_critics=count, subset_size=1),
+    ):
+        with pytest.raises(ValueError, match=rf"num_critics must be an integer >= 1, got {count}"):
+            make()
+    with pytest.raises(ValueError, match=rf"num_quantiles must be an integer >= 1, got {count}"):
+        MLPTQCModel(obs_dim=3, action_dim=1, num_quantiles=count)
 
 
 def test_a_model_with_another_number_of_critics_is_refused() -> None:

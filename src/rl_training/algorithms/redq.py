@@ -18,6 +18,7 @@ from rl_training.core.fields import at_least, setting
 from rl_training.core.types import EnvShape
 from rl_training.engine.groups import Params
 from rl_training.models.mlp_redq import MLPREDQModel
+from rl_training.models.parts import check_count
 
 # What `target_entropy: auto` means on these tasks: MBPO's table, which the authors use.
 TARGET_ENTROPIES = {"Hopper": -1.0, "HalfCheetah": -3.0, "Walker2d": -3.0, "Ant": -4.0, "Humanoid": -2.0}
@@ -37,7 +38,8 @@ class REDQSettings(SACSettings):
 
 
 def _check_subset(num_critics: int, subset_size: int) -> None:
-    require(subset_size >= 1, "subset_size", f">= 1, got {subset_size}")
+    check_count("num_critics", num_critics)
+    check_count("subset_size", subset_size)
     require(subset_size <= num_critics, "subset_size", f"<= num_critics ({num_critics}), got {subset_size}")
 
 
@@ -78,7 +80,7 @@ class REDQ(SAC):
 
     @classmethod
     def task_settings(cls, env_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        chosen, task = super().task_settings(env_id, asked), re.fullmatch(r"(\w+)-v\d+", env_id)
+        chosen, task = super().task_settings(env_id, asked), re.fullmatch(r"(?:gymnasium:)?(\w+?)(?:-v\d+)?", env_id)
         if chosen.get("target_entropy", "auto") == "auto" and task is not None and task[1] in TARGET_ENTROPIES:
             chosen["target_entropy"] = TARGET_ENTROPIES[task[1]]
         return chosen

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rl_training.core.checks import UserError
+from rl_training.core.checks import UserError, require
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 LARGEST_ACTION = 1 - 1e-5  # recorded actions at a bound would have no finite density under a squashed policy
@@ -23,6 +23,10 @@ class SampledActions:
 
     actions: Tensor
     logprobs: Tensor
+
+
+def check_count(name: str, value: int) -> None:
+    require(isinstance(value, int) and value >= 1, name, f"an integer >= 1, got {value!r}")
 
 
 class StackedLinear(nn.Module):
@@ -157,6 +161,8 @@ class QuantileCriticEnsemble(nn.Module):
         self, members: int, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int], quantiles: int
     ) -> None:
         super().__init__()
+        check_count("num_critics", members)
+        check_count("num_quantiles", quantiles)
         self.net = StackedMLP(members, obs_dim + action_dim, hidden_sizes, quantiles)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:

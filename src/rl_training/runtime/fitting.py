@@ -80,8 +80,11 @@ def check_fit(cls: type[Learner], shape: EnvShape, env_id: str, settings: OffPol
         raise UserError(f"images must be (channels, height, width); {env_id} gives {shape.obs_shape}, {hint}")
     if shape.is_image and settings.normalize_observations:
         raise UserError(f"normalize_observations must be false for images, which {env_id} gives")
-    with torch.device("meta"):  # nothing is allocated: the network says what does not fit it
-        cls.build_model(shape, settings)
+    try:
+        with torch.device("meta"):  # nothing is allocated: the network says what does not fit it
+            cls.build_model(shape, settings)
+    except (RuntimeError, OverflowError) as error:  # of a size that no machine has
+        raise UserError(f"networks of these sizes cannot be made: {str(error).partition(chr(10))[0]}") from error
 
 
 def _names(classes: Iterable[type[Learner]]) -> str:

@@ -1,4 +1,4 @@
-"""The replay a run needs, and whether the machine has the memory for it."""
+"""The replay a run needs, and whether the machine has the memory and the disk for the run."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from rl_training.data.priorities import priority_bytes
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.files import DISK_ERRORS
+
+BYTES_OF_A_WEIGHT = 4 * 5  # itself, in the target, its gradient and Adam's two moments
 
 
 def make_replay(
@@ -42,18 +45,53 @@ def _priority_alpha(settings: OffPolicySettings) -> float | None:
     return getattr(settings, "prioritized_alpha", None) if getattr(settings, "prioritized", False) else None
 
 
+def check_learner_memory(
+    cls: type[Learner], config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str
+) -> None:
+    """Refuse networks and batches of which the least that they need is not there."""
+    seeds, free = len(config.seed_list), _free(device)
+    with torch.device("meta"):  # nothing is allocated
+        weights = sum(weight.numel() for weight in cls.build_model(shape, settings).parameters())
+    row = 4 * (2 * shape.obs_dim + shape.action_dim + sum(settings.hidden_sizes))
+    for what, needed in (
+        (f"networks of {weights} weights", BYTES_OF_A_WEIGHT * weights * seeds),
+        (f"batch_size {settings.batch_size}", row * settings.batch_size * seeds),
+    ):
+        if needed > 0.9 * free:
+            raise UserError(f"{what}, {_seeds(seeds)}, need {gibibytes(needed)}; {gibibytes(free)} are free")
+
+
 def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str) -> None:
-    """Refuse before allocating, naming the largest size that fits."""
+    """Refuse a replay before allocating, naming the largest size that fits."""
     seeds, capacity = len(config.seed_list), _capacity(config, settings)
-    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else free_memory()
+    free = _free(device)
     needed = bytes_needed(shape, capacity=capacity, num_envs=config.num_envs, seeds=seeds)
     needed += priority_bytes(capacity, seeds) if _priority_alpha(settings) is not None else 0
     if needed > 0.9 * free:
         fits = int(capacity * 0.9 * free / needed)
         raise UserError(
-            f"buffer_capacity {capacity} for {seeds} seed{'s' * (seeds > 1)} needs {gibibytes(needed)}, "
+            f"buffer_capacity {capacity} for {_seeds(seeds)} needs {gibibytes(needed)}, "
             f"{gibibytes(free)} are free; at most {fits} fit"
         )
+
+
+def _free(device: str) -> int:
+    return torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else free_memory()
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'s' * (count > 1)}"
+
+
+def shortage(error: Exception, run_dir: Path) -> str | None:
+    """What is told of a disk or a memory that was too small; None: the error is another one."""
+    kept = "the last good checkpoint is kept"
+    if isinstance(error, OSError):
+        return f"{error.filename or run_dir}: {error.strerror}; {kept}" if error.errno in DISK_ERRORS else None
+    said = str(error).partition("\n")[0]
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in said:
+        return f"out of memory: {said}; a smaller batch_size, network or number of seeds needs less; {kept}"
+    return None
 
 
 def disk_note(

@@ -20,7 +20,7 @@ from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
 from rl_training.experiment.checkpoint_writing import remove_leftovers, remove_newer
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import TrainConfig
-from rl_training.experiment.files import DISK_ERRORS, remove_temporaries, replace_file, to_json
+from rl_training.experiment.files import remove_temporaries, replace_file, to_json
 from rl_training.experiment.logging import finite
 from rl_training.experiment.runs import CAN_BE_ASKED, RunLock, RunRecord, create_run_dir
 from rl_training.runtime.agents import Agent
@@ -41,7 +41,7 @@ from rl_training.runtime.run_state import check_metrics
 from rl_training.runtime.saving import Saver, restore
 from rl_training.runtime.session import Session, TrainingFailure
 from rl_training.runtime.signals import StopSignals
-from rl_training.runtime.storage import check_memory, disk_note, make_replay
+from rl_training.runtime.storage import check_learner_memory, check_memory, disk_note, make_replay, shortage
 from rl_training.runtime.watchdog import Watchdog
 
 
@@ -96,6 +96,7 @@ def train(
     shape = checked.shape
     check_fit(cls, shape, config.env_id, settings)
     choices = choose(config, settings, shape)
+    check_learner_memory(cls, config, settings, shape, choices.device)
     if _plays(settings):
         check_memory(config, settings, shape, choices.device)
     if offline is not None:
@@ -233,10 +234,10 @@ def _execute(
     except TrainingFailure as failure:
         record.end("failed", failure=str(failure))
         raise
-    except OSError as error:
-        if error.errno not in DISK_ERRORS:
+    except (OSError, MemoryError, RuntimeError) as error:
+        what = shortage(error, run_dir)
+        if what is None:
             raise
-        what = f"{error.filename or run_dir}: {error.strerror}; the last good checkpoint is kept"
         with suppress(OSError):
             record.end("failed", failure=what)
         raise TrainingFailure(what) from error
