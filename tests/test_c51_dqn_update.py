@@ -68,8 +68,30 @@ def test_dueling_advantages_are_zero_on_average() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"num_atoms": 1}, "num_atoms must be >= 2"), ({"v_min": 2.0, "v_max": 2.0}, r"v_min must be < v_max \(2.0\)")],
+    [
+        ({"num_atoms": 1}, "num_atoms must be >= 2 and <= 2000, got 1"),
+        ({"v_min": 2.0, "v_max": 2.0}, r"v_min must be < v_max \(2.0\)"),
+        ({"v_max": 1e39}, "v_max must be in"),
+        ({"n_step": 1001}, "n_step must be <= 1000, got 1001"),
+    ],
 )
 def test_refused_settings(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         learner(**settings)
+
+
+def test_a_network_on_other_atoms_is_refused() -> None:
+    network = MLPC51QNetwork(obs_dim=2, action_dim=3, num_atoms=5, v_min=-1.0, v_max=3.0)
+    C51DQN(q_network=network, num_atoms=5, v_min=-1.0, v_max=3.0)
+    for name, asked in {"num_atoms": 6, "v_min": 0.0, "v_max": 9.0}.items():
+        settings = {"num_atoms": 5, "v_min": -1.0, "v_max": 3.0, name: asked}
+        with pytest.raises(ValueError, match=rf"{name} must be .*, as in the network, got {asked}"):
+            C51DQN(q_network=network, **settings)
+    with pytest.raises(ValueError, match="q_network must be a network, got None"):
+        C51DQN()
+
+
+@pytest.mark.parametrize("atoms", [{"num_atoms": 1}, {"v_min": 3.0}])
+def test_atoms_that_make_no_distribution_are_refused(atoms: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        MLPC51QNetwork(**{"obs_dim": 2, "action_dim": 3, "v_min": -1.0, "v_max": 3.0, **atoms})  # type: ignore[arg-type]

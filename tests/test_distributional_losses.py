@@ -43,14 +43,23 @@ def test_projection_by_hand() -> None:
     assert projected[0].tolist() == pytest.approx([0.375, 0.325, 0.3])
 
 
-def test_projection_against_loops_and_keeps_mass_and_mean() -> None:
+def test_projection_by_hand_on_atoms_half_a_step_apart() -> None:
+    # Atoms 0, .5, 1. Mass .6 at .125 is a quarter of the way to .5: .45 stays at 0, .15 goes there; .4 at .75 halves.
+    projected = categorical_projection(
+        torch.tensor([[0.125, 0.75, 9.0]]), torch.tensor([[0.6, 0.4, 0.0]]), torch.tensor([0.0, 0.5, 1.0])
+    )
+    assert projected[0].tolist() == pytest.approx([0.45, 0.35, 0.2])
+
+
+@pytest.mark.parametrize("count", [8, 15, 4])
+def test_projection_against_loops_and_keeps_mass_and_mean(count: int) -> None:
     rng = np.random.default_rng(1)
-    atoms = np.linspace(-3, 4, 8)
-    support, mass = rng.uniform(-5, 6, (6, 8)), rng.dirichlet(np.ones(8), 6)
-    expected = np.zeros((6, 8))
+    atoms, step = np.linspace(-3, 4, count), 7 / (count - 1)
+    support, mass = rng.uniform(-5, 6, (6, count)), rng.dirichlet(np.ones(count), 6)
+    expected = np.zeros((6, count))
     for row in range(6):
         for z, p in zip(support[row], mass[row], strict=True):
-            place = (min(max(z, -3.0), 4.0) + 3) / 1.0
+            place = (min(max(z, -3.0), 4.0) + 3) / step
             low, high = int(np.floor(place)), int(np.ceil(place))
             if low == high:
                 expected[row, low] += p

@@ -201,3 +201,28 @@ def test_refused_settings(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as refused:
         DQNSettings(**settings)
     assert str(refused.value).startswith(message)
+
+
+def test_columns_are_rows_in_the_loss_and_the_update() -> None:
+    rng = torch.Generator().manual_seed(0)
+    rows = {"target_values": torch.randn(8, generator=rng), "weights": torch.rand(8, generator=rng)}
+    given = {"q_values": torch.randn(8, 3, generator=rng), "actions": torch.randint(3, (8,), generator=rng)}
+    columns = {name: value.unsqueeze(1) for name, value in rows.items()}
+    assert dqn_loss({**given, **columns}) == dqn_loss({**given, **rows})
+    batch = {
+        "obs": torch.randn(8, 2), "next_obs": torch.randn(8, 2), "actions": given["actions"],
+        "rewards": torch.randn(8), "dones": torch.zeros(8), "weights": rows["weights"], "discounts": torch.rand(8),
+    }  # fmt: skip
+    losses = []
+    for shape in ((8,), (8, 1)):
+        torch.manual_seed(0)
+        learner = DQN(q_network=MLPQNetwork(2, 3, (4,)))
+        reshaped = {name: batch[name].view(shape) for name in ("rewards", "dones", "weights", "discounts")}
+        losses.append(learner.update({**batch, **reshaped}).metrics["loss"])
+    assert losses[0] == losses[1]
+
+
+def test_a_batch_of_different_lengths_is_refused() -> None:
+    batch = {"obs": torch.zeros(4, 2), "next_obs": torch.zeros(3, 2), "actions": torch.zeros(4, dtype=torch.long)}
+    with pytest.raises(ValueError, match=r"batch must be of one number of rows, got .*'next_obs': 3"):
+        DQN(q_network=MLPQNetwork(2, 3, (4,))).update({**batch, "rewards": torch.zeros(4), "dones": torch.zeros(4)})

@@ -325,7 +325,7 @@ def test_acting_sees_images_as_they_are() -> None:
         ({"encoder": "natur"}, "encoder must be one of drq, nature, got 'natur'; did you mean nature?"),
         ({"precision": "float16"}, "precision must be one of float32, bfloat16, got 'float16'"),
         ({"augmentation_pad": -1}, "augmentation_pad must be >= 0, got -1"),
-        ({"target_augmentations": 0}, "target_augmentations must be >= 1, got 0"),
+        ({"target_augmentations": 0}, "target_augmentations must be >= 1 and <= 64, got 0"),
         ({"features_dim": 0}, "features_dim must be >= 1, got 0"),
         ({"actor_hidden_sizes": [8, 0]}, "actor_hidden_sizes must be sizes >= 1"),
         ({"normalize_observations": True}, "normalize_observations must be false for images"),
@@ -344,7 +344,7 @@ def test_images_of_another_shape_are_refused_in_one_line() -> None:
         make_drq().update({**batch, "next_obs": batch["next_obs"][:, :, :18]})
     with pytest.raises(UserError, match="images to shift must be"):
         make_drq().update({**batch, "next_obs": torch.zeros(4, 3)})
-    with pytest.raises(UserError, match="images must be at least 15x15 for this network, got 84x9"):
+    with pytest.raises(UserError, match=r"must be \(channels, height, width\), got \(84, 84, 9\), channels last"):
         CNNDrQModel((84, 84, 9), 2)
 
 

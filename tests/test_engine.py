@@ -92,6 +92,24 @@ def test_clipping_is_that_of_each_seed_alone() -> None:
             torch.testing.assert_close(got, parameter.grad.flatten(), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("seeds", [2, 4, 7])
+def test_a_clipped_gradient_has_the_bits_of_the_seed_alone(seeds: int, threads: int) -> None:
+    generator, before = torch.Generator().manual_seed(2), torch.get_num_threads()
+    shapes = {f"w{i}": (40 + i, 30) for i in range(9)} | {"b": (7,), "large": (40_000, 2), "conv": (8, 4, 3, 3)}
+    grads = {name: torch.randn(seeds, *shape, generator=generator) for name, shape in shapes.items()}
+    torch.set_num_threads(threads)
+    try:
+        clipped = {
+            count: clip_per_seed({"q": given}, {"q": Layout({n: torch.Size(s) for n, s in shapes.items()}, count)}, 0.1)
+            for count, given in ((seeds, grads), (1, {name: tensor[-1:] for name, tensor in grads.items()}))
+        }
+    finally:
+        torch.set_num_threads(before)
+    for name in shapes:
+        assert torch.equal(clipped[seeds]["q"][name][-1], clipped[1]["q"][name][0]), name
+
+
 def test_layout_round_trip_and_seed_order() -> None:
     shapes = {"weight": torch.Size((5, 3)), "bias": torch.Size((3,)), "scalar": torch.Size(())}
     layout = Layout(shapes, seeds=2)

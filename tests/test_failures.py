@@ -314,7 +314,9 @@ def test_a_memory_that_is_too_small_is_told_in_one_line(error: Exception, quick_
 
     config = quick_config("dqn", tmp_path, checkpoint_interval=20)
     monkeypatch.setattr(learner_class("dqn"), "train", train_too_much)
-    with pytest.raises(TrainingFailure, match=r"^out of memory: .*CUDA out of memory\. Tried.*; a smaller batch") as told:
+    with pytest.raises(
+        TrainingFailure, match=r"^out of memory: .*CUDA out of memory\. Tried.*; a smaller batch"
+    ) as told:
         train(config, show_progress=False)
     assert "\n" not in str(told.value)
     (record,) = config.output_dir.glob("*/run.json")

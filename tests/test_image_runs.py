@@ -26,6 +26,7 @@ from rl_training.core.checks import UserError
 from rl_training.core.fields import parse
 from rl_training.core.types import EnvShape
 from rl_training.data.frame_replay import FrameReplay
+from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvSource
 from rl_training.experiment.config import TrainConfig
 from rl_training.models import MLPQNetwork, MLPSACModel
@@ -175,6 +176,12 @@ def test_actors_and_critics_of_all_seeds_at_once_as_on_a_gpu(algo: str, settings
             EnvShape((84, 84, 9), "uint8", 2, False),
             r"images must be \(channels, height, width\); Some-v0 gives \(84, 84, 9\), channels last",
         ),
+        (
+            "drq",
+            EnvShape((84, 84, 27), "uint8", 2, False),
+            r"gives \(84, 84, 27\), channels last",
+        ),  # nine colour pictures
+        ("drq", EnvShape((64, 48, 18), "uint8", 2, False), r"gives \(64, 48, 18\), channels last"),
         ("drq", EnvShape((3, 14, 84), "uint8", 2, False), "images must be at least 15x15 for this network, got 14x84"),
     ],
 )
@@ -182,6 +189,27 @@ def test_images_that_do_not_fit_are_refused_before_anything_is_built(algo: str, 
     cls = learner_class(algo)
     with pytest.raises(UserError, match=message):
         check_fit(cls, shape, "Some-v0", parse(cls.settings_type, {}))
+
+
+def test_a_shift_as_far_as_the_picture_is_refused() -> None:
+    cls, shape = learner_class("drq"), EnvShape((3, 48, 20), "uint8", 2, False)
+    check_fit(cls, shape, "Some-v0", parse(cls.settings_type, {"augmentation_pad": 19}))
+    with pytest.raises(UserError, match=r"augmentation_pad must be less than the images' size \(48, 20\), got 20"):
+        check_fit(cls, shape, "Some-v0", parse(cls.settings_type, {"augmentation_pad": 20}))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((84, 84), np.uint8), ((4, 84, 84), np.float32), ((84, 84, 3), np.float64), ((4, 84, 84, 3), np.uint8)],
+)
+def test_images_in_another_form_are_no_vectors(shape: tuple[int, ...], dtype: Any) -> None:
+    class Odd(BrightOrDark):
+        observation_space = spaces.Box(0, 1, shape, dtype)
+
+    with pytest.raises(UserError) as error:
+        check_environment(EnvSource("Odd-v0", factory=Odd))
+    said = f"its observations are {np.dtype(dtype)} {shape}, and images must be uint8 (channels, height, width)"
+    assert said in str(error.value) and "env_kwargs.wrappers.pixels" in str(error.value)
 
 
 def test_an_algorithm_for_images_given_vectors_is_told_how_to_get_them() -> None:

@@ -168,11 +168,40 @@ class Broken(Blind):
     modes = ["rgb_array"]  # noqa: RUF012
 
 
+class Empty(Broken):
+    def render(self) -> Any:
+        return np.zeros((0, 0, 3), np.uint8)
+
+
+@pytest.mark.parametrize("wrappers", [{"action_repeat": 2}, PIXELS, {"action_repeat": 2, **PIXELS}])
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ((np.zeros(1, np.float32), 1.0, False, {}), "step must return (observation, reward, terminated, truncated"),
+        ((np.zeros(1, np.float32), "1.5", False, False, {}), "step must return a finite number as reward, got '1.5'"),
+        ((np.zeros(1, np.float32), 1.0, 0, False, {}), "step must return booleans for terminated and truncated"),
+    ],
+)
+def test_wrappers_do_not_hide_what_an_environment_does_wrong(wrappers: Any, answer: Any, message: str) -> None:
+    class Wrong(Broken):
+        def render(self) -> Any:
+            return np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+
+        def step(self, action: Any) -> Any:
+            return answer
+
+    kwargs = {"render_mode": "rgb_array", "wrappers": wrappers}
+    with pytest.raises(UserError) as error:
+        check_environment(EnvSource("env", kwargs, Wrong))
+    assert message in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("factory", "kwargs", "message"),
     [
         (Blind, {}, "env cannot be rendered as pixels: its render modes are none"),
         (Broken, {}, "env cannot be rendered: RuntimeError: no screen"),
+        (Empty, {}, "env cannot be used as pixels: render() gives uint8 (0, 0, 3), not uint8 (height, width, 3)"),
         (Broken, {"render_mode": "human"}, "env_kwargs.render_mode must be rgb_array for pixels"),
     ],
 )
@@ -180,6 +209,16 @@ def test_an_environment_that_cannot_be_rendered_is_refused(factory: Any, kwargs:
     with pytest.raises(UserError) as error:
         check_environment(EnvSource("env", {**kwargs, "wrappers": PIXELS}, factory))
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("said", ["'NoneType' object has no attribute 'eglQueryString'", "no attribute 'glGetError'"])
+def test_a_missing_graphics_library_is_told_with_what_to_install(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(*_: Any, **__: Any) -> None:
+        raise AttributeError(said)
+
+    monkeypatch.setattr(gym, "make", make)
+    with pytest.raises(UserError, match=r"^environment 'Some-v0' cannot be rendered: AttributeError: .*libegl1\)$"):
+        EnvSource("Some-v0", {"wrappers": PIXELS}).make()
 
 
 def test_pixels_of_mujoco_keep_their_native_state() -> None:

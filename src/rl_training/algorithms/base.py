@@ -212,6 +212,8 @@ class Learner:
     def update(self, batch: Mapping[str, Any], global_step: int | None = None) -> UpdateResult:
         """One gradient step of the whole algorithm on a given batch (one seed)."""
         tensors = {name: self._batch_tensor(name, value).unsqueeze(0) for name, value in batch.items()}
+        rows = {name: tensor.shape[1] for name, tensor in tensors.items()}
+        require(len(set(rows.values())) == 1, "batch", f"of one number of rows, got {rows}")
         noise = self.engine.host_noise(self.noise(tensors["obs"].shape[1]))
         self.engine.update(tensors, noise, pattern=(True,) * len(self.engine.phases))
         self._copy_targets(self.update_count if global_step is None else global_step)
@@ -219,7 +221,12 @@ class Learner:
 
     def _batch_tensor(self, name: str, value: Any) -> Tensor:
         tensor = torch.as_tensor(value, device=self.device)
-        if name in ("rewards", "dones"):  # a (batch, 1) column would broadcast to (batch, batch) without a word
+        if name in (
+            "rewards",
+            "dones",
+            "weights",
+            "discounts",
+        ):  # a (batch, 1) column would broadcast to (batch, batch) without a word
             return tensor.float().reshape(-1)
         keep = (name == "actions" and self.discrete_actions) or tensor.dtype == torch.uint8
         return tensor if keep and name in ("actions", "obs", "next_obs") else tensor.float()

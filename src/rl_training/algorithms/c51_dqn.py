@@ -9,20 +9,22 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.algorithms.base import ROW_ERRORS, Batch, Metrics
-from rl_training.algorithms.dqn import DQN, DQNSettings, value_terms
+from rl_training.algorithms.dqn import DQN, MOST_OUTPUTS, DQNSettings, value_terms
 from rl_training.algorithms.losses import categorical_projection, chosen, td_target
 from rl_training.core.checks import require
-from rl_training.core.fields import at_least, setting
+from rl_training.core.fields import at_least, setting, within
 from rl_training.core.types import EnvShape
 from rl_training.models.mlp_c51_q_network import MLPC51QNetwork
+
+FARTHEST = 1e30  # atoms are float32
 
 
 @dataclass(frozen=True)
 class C51Settings(DQNSettings):
     # Defaults: the paper's 51 atoms from -10 to 10 (for clipped rewards); the rest as in DQN.
-    num_atoms: int = setting(51, at_least(2))
-    v_min: float = setting(-10.0)
-    v_max: float = setting(10.0)
+    num_atoms: int = setting(51, at_least(2, MOST_OUTPUTS))
+    v_min: float = setting(-10.0, within(-FARTHEST, FARTHEST))
+    v_max: float = setting(10.0, within(-FARTHEST, FARTHEST))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,6 +37,13 @@ class C51DQN(DQN):
     name = "c51_dqn"
     title = "Categorical DQN (C51)"
     settings_type = C51Settings
+
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        for name, of_network in (("num_atoms", "outputs"), ("v_min", "v_min"), ("v_max", "v_max")):
+            asked = getattr(self.settings, name)
+            has = getattr(self.model, of_network, asked)
+            require(has == asked, name, f"{has}, as in the network, got {asked}")
 
     @classmethod
     def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:

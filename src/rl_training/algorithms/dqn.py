@@ -21,12 +21,14 @@ from rl_training.algorithms.base import (
     Params,
     Phase,
 )
-from rl_training.algorithms.losses import chosen, huber, td_target
+from rl_training.algorithms.losses import as_rows, chosen, huber, td_target
 from rl_training.core.checks import require
 from rl_training.core.fields import above, at_least, setting, within
 from rl_training.core.schedules import linear
 from rl_training.core.types import EnvShape
 from rl_training.models.mlp_q_network import MLPQNetwork
+
+MOST_OUTPUTS = 2000  # atoms or quantiles of an action: every one meets every other of the target
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ def dqn_loss(values: Batch) -> Metrics:
 
     With `weights` (batch,) the loss is their weighted mean.
     """
+    values = {**as_rows(values), "q_values": values["q_values"]}  # of a single action a column too, which stays one
     q, target = chosen(values["q_values"], values["actions"]), values["target_values"]
     return value_terms(q, target, huber(q - target), values)
 
@@ -81,7 +84,9 @@ class DQN(Learner):
     targets: ClassVar[Mapping[str, str]] = {"target": "q"}
 
     def __init__(self, *, q_network: nn.Module | None = None, **keywords: Any) -> None:
-        super().__init__(model=keywords.pop("model", q_network), **keywords)
+        model = keywords.pop("model", q_network)
+        require(model is not None, "q_network", "a network, got None")
+        super().__init__(model=model, **keywords)
         has_noise = getattr(self.model, "noise_size", 0) > 0
         require(has_noise or not self.settings.noisy, "noisy", "false for a network without noisy layers")
 

@@ -19,6 +19,7 @@ from rl_training.core.types import EnvShape, UpdateResult
 from rl_training.data.augment import random_shift
 from rl_training.models.cnn.drq import CNNDrQModel
 
+MOST_AUGMENTATIONS = 64
 drq_loss = sac_loss  # the augmentations change what the values are made from, not the formula
 
 
@@ -33,8 +34,8 @@ class DrQSettings(ImageSettings, SACSettings):
     alpha: float | Literal["auto"] = setting(0.1, at_least(0))
     initial_alpha: float = setting(0.1, at_least(1e-8))
     policy_delay: int = setting(2, at_least(1))  # updates of the critics for each of the actor and the targets
-    target_augmentations: int = setting(2, at_least(1))  # the paper's K
-    loss_augmentations: int = setting(2, at_least(1))  # the paper's M
+    target_augmentations: int = setting(2, at_least(1, MOST_AUGMENTATIONS))  # the paper's K
+    loss_augmentations: int = setting(2, at_least(1, MOST_AUGMENTATIONS))  # the paper's M
     encoder: str = setting("drq", one_of("drq", "nature"))
 
 

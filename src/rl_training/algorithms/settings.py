@@ -8,9 +8,11 @@ from typing import Any
 
 from rl_training.core.checks import require
 from rl_training.core.fields import above, at_least, check, one_of, setting, within
+from rl_training.models.cnn.encoders import PRECISIONS
 
 MAX_LAYERS = 100
 MAX_UPDATES = 10_000  # their batches are drawn together
+MAX_N_STEP = 1000  # each step of a return is a look into the replay
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class OffPolicySettings:
         check_sizes("hidden_sizes", self.hidden_sizes)
         updates = self.gradient_updates_per_step
         require(updates <= MAX_UPDATES, "gradient_updates_per_step", f"<= {MAX_UPDATES}, got {updates}")
+        steps = getattr(self, "n_step", 1)
+        require(steps <= MAX_N_STEP, "n_step", f"<= {MAX_N_STEP}, got {steps}")
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class ImageSettings(OffPolicySettings):
     features_dim: int = setting(50, at_least(1))  # what is left of the convolutions' output, behind a LayerNorm
     augmentation_pad: int = setting(4, at_least(0))  # pixels: how far images are shifted at most
     # Of the convolutions; everything else is float32. On a GPU float32 means TF32, as in PyTorch.
-    precision: str = setting("float32", one_of("float32", "bfloat16"))
+    precision: str = setting("float32", one_of(*PRECISIONS))
     tau: float = setting(0.01, within(0, 1))
 
     def __post_init__(self) -> None:

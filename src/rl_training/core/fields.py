@@ -44,8 +44,10 @@ class Condition:
             return False
 
 
-def at_least(low: float) -> Condition:
-    return Condition(f">= {low}", lambda value: _is_finite(value) and value >= low)
+def at_least(low: float, most: float | None = None) -> Condition:
+    """`most`, allowed as well, is for what would only fill the memory."""
+    text = f">= {low}" if most is None else f">= {low} and <= {most}"
+    return Condition(text, lambda value: _is_finite(value) and value >= low and (most is None or value <= most))
 
 
 def above(low: float) -> Condition:

@@ -25,9 +25,9 @@ class FrameReplay(ReplayBuffer):
     ring is longer by one stack, so that the oldest transition still finds its frames and the newest its successor.
 
     Where a time limit cut an episode off, the frame after the last transition is the next episode's first, and yet the
-    value behind it counts: those final frames have a ring of their own. Should it run over (no time limit was known,
-    and episodes are cut off all the time), an old row repeats its own frame instead. Behind a termination any frame
-    will do, since nothing is bootstrapped from it.
+    value behind it counts: those final frames have a ring of their own. Should it run over (episodes are cut off
+    far more often than the known time limit does it, or all the time where none is known), an old row repeats its own
+    frame instead. Behind a termination any frame will do, since nothing is bootstrapped from it.
     """
 
     def __init__(

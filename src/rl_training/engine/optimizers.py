@@ -33,11 +33,13 @@ def clip_per_seed(
     grads: Mapping[str, Mapping[str, Tensor]], layouts: Mapping[str, Layout], max_norm: float
 ) -> dict[str, dict[str, Tensor]]:
     """Scale each seed's gradient, over all groups of the phase, down to `max_norm`; seeds never mix."""
-    squares = []
-    for group, tensors in grads.items():
-        seeds = layouts[group].seeds
-        squares += [tensor.reshape(seeds, -1).square().sum(-1) for tensor in tensors.values()]
-    norm = torch.stack(squares).sum(0).sqrt()
+    squares = [
+        tensor.reshape(layouts[group].seeds, -1, tensor.shape[-1]).square().sum(1).sum(-1)
+        for group, tensors in grads.items()
+        for tensor in tensors.values()
+    ]
+    # In steps and one after the other: a sum over everything at once goes in another order where a seed is alone.
+    norm = sum(squares[1:], squares[0]).sqrt()
     scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
     return {
         group: {name: t.reshape(scale.shape[0], -1) * scale.unsqueeze(-1) for name, t in tensors.items()}

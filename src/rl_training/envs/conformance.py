@@ -16,6 +16,7 @@ from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape
 from rl_training.envs.wrappers import episode_limit, image_stack
 
 PROBE_STEPS = 12
+SMALLEST_IMAGE = 32  # pixels a side; what is smaller may be a board, which a vector can stand for
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ def check_environment(source: EnvSource) -> Conformance:
     env = source.make()
     try:
         observation, action = ObservationCodec(env.observation_space), ActionCodec(env.action_space)
+        _refuse_other_images(observation, source.env_id)
         first = _probe(env, observation, action, source.env_id)
         # A second copy in the same state as after a resume: a fresh environment, the same seed, the same actions.
         other = source.make()
@@ -40,6 +42,18 @@ def check_environment(source: EnvSource) -> Conformance:
         return Conformance(shape, exact)
     finally:
         env.close()
+
+
+def _refuse_other_images(observation: ObservationCodec, name: str) -> None:
+    """Pictures in another form would be taken for vectors of tens of thousands of numbers, and learned from badly."""
+    shape = observation.space.shape or ()
+    flat = len(shape) == 2 and observation.space.dtype == np.uint8
+    if not observation.is_image and (flat or len(shape) > 2) and sorted(shape)[-2] >= SMALLEST_IMAGE:
+        wrapper = "atari" if name.startswith("ALE/") else "pixels"
+        raise UserError(
+            f"environment {name!r}: its observations are {observation.space.dtype} {shape}, and images must be uint8 "
+            f"(channels, height, width); env_kwargs.wrappers.{wrapper} gives them"
+        )
 
 
 def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: str) -> list[bytes]:

@@ -15,6 +15,7 @@ import gymnasium as gym
 from rl_training.core.checks import UserError, did_you_mean
 from rl_training.envs.atari import check_game, register_games
 from rl_training.envs.control_suite import PREFIX, ControlSuite, register_suite, use_headless_rendering
+from rl_training.envs.pixels import NEEDS_EGL, said
 from rl_training.envs.wrappers import for_evaluation, parse_wrappers
 
 Env = gym.Env[Any, Any]
@@ -88,8 +89,9 @@ class EnvSource:
             how = f"; install it with: pip install 'gymnasium[{extra}]'" if extra else ""
             raise UserError(f"environment {self.env_id!r}: {_one_line(error)}{how}") from error
         except Exception as error:  # whatever an environment's constructor makes of what it was given
-            said = f"{type(error).__name__}: {_one_line(error)}"
-            raise UserError(f"environment {self.env_id!r} refused env_kwargs {kwargs}: {said}") from error
+            text = said(error)
+            what = "cannot be rendered" if NEEDS_EGL in text else f"refused env_kwargs {kwargs}"
+            raise UserError(f"environment {self.env_id!r} {what}: {text}") from error
 
     def _from_factory(self, kwargs: dict[str, Any]) -> Env:
         assert self.factory is not None

@@ -17,6 +17,7 @@ from rl_training.core.checks import UserError, one_line
 
 Image = NDArray[np.uint8]  # (channels, height, width)
 EXACT_IN_FLOAT32 = 2**24
+NEEDS_EGL = "rendering MuJoCo without a display needs EGL (Debian: apt-get install libegl1)"
 
 
 @cache
@@ -105,19 +106,22 @@ class PixelObservation(ImageWrapper):
             self.picture = partial(env.get_wrapper_attr("render_sized"), *self.resize_shape)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        _, info = self.env.reset(seed=seed, options=options)
-        return self.begin(self._frame()), info
+        answer: Any = self.env.reset(seed=seed, options=options)
+        if not (isinstance(answer, tuple) and len(answer) == 2):
+            return answer  # type: ignore[no-any-return]  # for the check before training, which says what is wrong with it
+        return self.begin(self._frame()), answer[1]
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        _, reward, terminated, truncated, info = self.env.step(action)
-        return self.push(self._frame()), reward, terminated, truncated, info
+        answer = self.env.step(action)
+        return (self.push(self._frame()), *answer[1:]) if sound(answer) else answer
 
     def _frame(self) -> Image:
         try:
             frame = self.picture()
         except Exception as error:
             raise UserError(f"{self.name} cannot be rendered: {said(error)}") from error
-        if not (isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[2] == 3 and frame.dtype == np.uint8):
+        picture = isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[2] == 3 and frame.size > 0
+        if not (picture and frame.dtype == np.uint8):
             what = f"{frame.dtype} {frame.shape}" if isinstance(frame, np.ndarray) else type(frame).__name__
             raise UserError(
                 f"{self.name} cannot be used as pixels: render() gives {what}, not uint8 (height, width, 3)"
@@ -135,11 +139,22 @@ class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         total = 0.0
         for _ in range(self.times):
-            obs, reward, terminated, truncated, info = self.env.step(action)
+            answer = self.env.step(action)
+            if not sound(answer):
+                return answer
+            obs, reward, terminated, truncated, info = answer
             total += float(reward)
             if terminated or truncated:
                 break
-        return obs, total, bool(terminated), bool(truncated), info
+        return obs, total, terminated, truncated, info
+
+
+def sound(answer: Any) -> bool:
+    """Whether a step is what Gymnasium asks for. If not it is passed on, for the check before training to refuse."""
+    if not (isinstance(answer, tuple) and len(answer) == 5):
+        return False
+    number = isinstance(answer[1], (int, float, np.integer, np.floating))
+    return number and all(isinstance(flag, (bool, np.bool_)) for flag in answer[2:4])
 
 
 def said(error: BaseException) -> str:
@@ -148,6 +163,5 @@ def said(error: BaseException) -> str:
         text = one_line(error)
     except Exception:  # PyOpenGL's errors fail to show themselves where there is no GL library
         text = "no details"
-    graphics = re.search(r"\begl|EGL|OpenGL|GLFW|GLContext", f"{type(error).__name__} {text}")
-    hint = "; rendering MuJoCo without a display needs EGL (Debian: apt-get install libegl1)" if graphics else ""
-    return f"{type(error).__name__}: {text}{hint}"
+    graphics = re.search(r"\begl|EGL|OpenGL|GLFW|GLContext|OSMesa|glGetError", f"{type(error).__name__} {text}")
+    return f"{type(error).__name__}: {text}{f'; {NEEDS_EGL}' if graphics else ''}"

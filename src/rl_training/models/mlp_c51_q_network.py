@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from rl_training.core.checks import require
 from rl_training.models.mlp_q_network import DistributionalQNetwork
+from rl_training.models.parts import check_count
 
 
 class MLPC51QNetwork(DistributionalQNetwork):
@@ -24,6 +26,8 @@ class MLPC51QNetwork(DistributionalQNetwork):
         dueling: bool = False,
         noisy: bool = False,
     ) -> None:
+        check_count("num_atoms", num_atoms, least=2)
+        require(v_min < v_max, "v_min", f"< v_max ({v_max}), got {v_min}")
         super().__init__(obs_dim, action_dim, hidden_sizes, num_atoms, dueling, noisy)
         self.v_min, self.v_max = v_min, v_max
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from rl_training.models.mlp_q_network import DistributionalQNetwork
+from rl_training.models.parts import check_count
 
 
 class MLPQRQNetwork(DistributionalQNetwork):
@@ -21,6 +22,7 @@ class MLPQRQNetwork(DistributionalQNetwork):
         dueling: bool = False,
         noisy: bool = False,
     ) -> None:
+        check_count("num_quantiles", num_quantiles)
         super().__init__(obs_dim, action_dim, hidden_sizes, num_quantiles, dueling, noisy)
 
     def action_values(self, obs: Tensor) -> Tensor:

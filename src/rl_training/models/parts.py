@@ -25,8 +25,8 @@ class SampledActions:
     logprobs: Tensor
 
 
-def check_count(name: str, value: int) -> None:
-    require(isinstance(value, int) and value >= 1, name, f"an integer >= 1, got {value!r}")
+def check_count(name: str, value: int, least: int = 1) -> None:
+    require(isinstance(value, int) and value >= least, name, f"an integer >= {least}, got {value!r}")
 
 
 class StackedLinear(nn.Module):

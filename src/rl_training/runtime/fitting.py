@@ -23,6 +23,7 @@ from rl_training.envs.wrappers import parse_wrappers
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import TrainConfig, located
 from rl_training.experiment.yaml_loading import LoadedYaml
+from rl_training.models.cnn.encoders import channels_last
 
 
 def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tuple[type[Learner], OffPolicySettings]:
@@ -65,6 +66,7 @@ def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner],
 def check_fit(cls: type[Learner], shape: EnvShape, env_id: str, settings: OffPolicySettings) -> None:
     """The algorithm against the environment's spaces, with the algorithms that would fit."""
     others = [learner_class(name) for name in algorithm_names()]
+    wrapper = f"env_kwargs.wrappers.{'atari' if env_id.startswith('ALE/') else 'pixels'}"
     if cls.discrete_actions != shape.discrete:
         has = f"Discrete({shape.action_dim})" if shape.discrete else f"Box({shape.action_dim},)"
         needs = "Discrete" if cls.discrete_actions else "Box"
@@ -73,13 +75,16 @@ def check_fit(cls: type[Learner], shape: EnvShape, env_id: str, settings: OffPol
     if not cls.takes(shape.is_image):
         takes, gives = ("vectors", "images") if shape.is_image else ("images", "vectors")
         fitting = (one for one in others if one.discrete_actions == shape.discrete and one.takes(shape.is_image))
-        use = _names(fitting) + "; env_kwargs.wrappers.pixels gives images" * (not shape.is_image)
+        use = _names(fitting) + f"; {wrapper} gives images" * (not shape.is_image)
         raise UserError(f"{cls.name} takes {takes}; {env_id} gives {gives} of shape {shape.obs_shape}{use}")
-    if shape.is_image and shape.obs_shape[2] <= max(4, min(shape.obs_shape[:2]) // 4):
-        hint = "channels last; env_kwargs.wrappers.pixels gives them right"
+    if shape.is_image and channels_last(shape.obs_shape):
+        hint = f"channels last; {wrapper} gives them right"
         raise UserError(f"images must be (channels, height, width); {env_id} gives {shape.obs_shape}, {hint}")
     if shape.is_image and settings.normalize_observations:
         raise UserError(f"normalize_observations must be false for images, which {env_id} gives")
+    pad = getattr(settings, "augmentation_pad", 0)
+    if shape.is_image and pad >= min(shape.obs_shape[1:]):
+        raise UserError(f"augmentation_pad must be less than the images' size {shape.obs_shape[1:]}, got {pad}")
     try:
         with torch.device("meta"):  # nothing is allocated: the network says what does not fit it
             cls.build_model(shape, settings)

@@ -10,7 +10,15 @@ from torch import Tensor, nn
 
 from rl_training.core.checks import require
 from rl_training.models.cnn.encoders import ENCODERS
-from rl_training.models.parts import CriticEnsemble, GaussianActor, SampledActions, StackedLinear, as_batch, orthogonal_
+from rl_training.models.parts import (
+    CriticEnsemble,
+    GaussianActor,
+    SampledActions,
+    StackedLinear,
+    as_batch,
+    check_count,
+    orthogonal_,
+)
 
 LOG_STD_RANGE = (-10.0, 2.0)
 
@@ -20,6 +28,7 @@ class OnFeatures(nn.Module):
 
     def __init__(self, features: int, features_dim: int, head: nn.Module) -> None:
         super().__init__()
+        check_count("features_dim", features_dim)
         self.narrow, self.norm, self.head = StackedLinear(1, features, features_dim), nn.LayerNorm(features_dim), head
 
     def forward(self, features: Tensor, *rest: Any) -> Any:

@@ -9,7 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rl_training.core.checks import UserError
+from rl_training.core.checks import UserError, require
+from rl_training.models.parts import check_count
+
+PRECISIONS = ("float32", "bfloat16")
 
 
 class ImageEncoder(nn.Module):
@@ -23,6 +26,7 @@ class ImageEncoder(nn.Module):
 
     def __init__(self, obs_shape: Sequence[int], center: float = 0.0, precision: str = "float32") -> None:
         super().__init__()
+        require(precision in PRECISIONS, "precision", f"one of {', '.join(PRECISIONS)}, got {precision!r}")
         self.obs_shape, self.center = tuple(obs_shape), center
         self.dtype: torch.dtype = getattr(torch, precision)
         self.features = self.features_of(obs_shape)
@@ -44,6 +48,9 @@ class ImageEncoder(nn.Module):
     def features_of(cls, obs_shape: Sequence[int]) -> int:
         if len(obs_shape) != 3:
             raise UserError(f"obs_shape must be (channels, height, width), got {tuple(obs_shape)}")
+        if channels_last(obs_shape):
+            raise UserError(f"obs_shape must be (channels, height, width), got {tuple(obs_shape)}, channels last")
+        check_count("the number of channels", obs_shape[0])
         _, height, width = obs_shape
         least = cls.smallest()
         if min(height, width) < least:
@@ -72,6 +79,12 @@ class DrQCNN(ImageEncoder):
     """The four layers of DrQ and DrQ-v2: of 84x84 pixels they leave 35x35 places, where the Nature CNN leaves 7x7."""
 
     layout = ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))
+
+
+def channels_last(shape: Sequence[int]) -> bool:
+    """Whether a picture is so much narrower than high, or a square of something, that its width must be channels."""
+    first, second, third = shape
+    return third <= max(4, min(first, second) // 2) or first == second != third
 
 
 ENCODERS: dict[str, type[ImageEncoder]] = {"drq": DrQCNN, "nature": NatureCNN}
