@@ -249,6 +249,7 @@ def table(folder: Path) -> str:
         "|---" * len(COLUMNS) + "|",
     ]
     others: list[Path] = []
+    notes: list[str] = []
     for path in sorted(folder.glob("*.json")):
         result = json.loads(path.read_text())
         if "fresh_returns" not in result:
@@ -270,15 +271,13 @@ def table(folder: Path) -> str:
             f"{wanted} | {reached} | {other} | {result['reference']} | {result['train_seconds']:.0f} s | "
             f"{result['engine']['device']} |"
         )
-    lines += ["", "Speed, memory, checkpoints, kills and fuzzing, each with its figures and how they were made:"]
-    stopped = [path for path in others if path.stem.endswith("-unfinished")]
-
-    def links(paths: list[Path]) -> str:
-        return ", ".join(f"[{path.stem}]({path.name})" for path in paths)
-
-    lines += [links([path for path in others if path not in stopped]) + "."]
-    if stopped:
-        lines += ["", f"Stopped before their end, with curves: {links(stopped)}"]
+        if "note" in result:
+            notes.append(f"- {result['name']}: {result['note']}")
+    lines += ["", *notes, "", "Other measurements and runs that were stopped before their end, with all figures:", ""]
+    for path in others:
+        said = json.loads(path.read_text())
+        words = [said[key] for key in ("what", "reached") if key in said]
+        lines.append(": ".join([f"- [{path.stem}]({path.name})", *words]))
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,5 @@
-"""What priorities cost with a million transitions: drawing batches, and whole updates of DQN, against uniform replay.
+"""What priorities cost with a million transitions, against uniform replay: drawing batches, drawing them and learning
+their errors, and whole updates of DQN.
 
 python benchmarks/priority_cost.py [--output FILE]      Both sides take turns; ratios are medians over the rounds.
 """
@@ -61,8 +62,8 @@ def compare(uniform: Callable[[], Any], prioritised: Callable[[], Any]) -> dict[
 
 
 @torch.no_grad()
-def sampling(uniform: ReplayBuffer, prioritised: ReplayBuffer) -> dict[str, Any]:
-    """A batch, drawn and gathered; then, with priorities, its errors learned."""
+def sampling(uniform: ReplayBuffer, prioritised: ReplayBuffer, learn: bool) -> dict[str, Any]:
+    """A batch, drawn and gathered; `learn`: then, with priorities, its errors are learned."""
     priorities = prioritised.priorities
     assert priorities is not None
     errors, count = torch.rand(1, BATCH), 0
@@ -73,7 +74,8 @@ def sampling(uniform: ReplayBuffer, prioritised: ReplayBuffer) -> dict[str, Any]
     def draw(uniforms: torch.Tensor) -> dict[str, torch.Tensor]:
         rows, weights = priorities.draw(uniforms)
         batch = prioritised.gather(rows)
-        priorities.learn(rows, errors)
+        if learn:
+            priorities.learn(rows, errors)
         return {**batch, "weights": weights}
 
     gather_program, draw_program = compile_once(gather), compile_once(draw)
@@ -108,7 +110,8 @@ def main() -> None:
         "transitions": ROWS,
         "batch_size": BATCH,
         "update": updates(uniform, prioritised),
-        "sampling": sampling(uniform, prioritised),
+        "sampling": sampling(uniform, prioritised, learn=False),
+        "sampling_and_learning": sampling(uniform, prioritised, learn=True),
     }
     print(json.dumps(results))
     if words.output:
