@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile_data import good_arrays, npz
+from hostile_data import good_arrays, minari, npz
 
 from rl_training.cli.data_commands import histogram
 from rl_training.cli.main import main
@@ -39,6 +39,14 @@ def test_show_tells_what_is_there(tmp_path: Path, capsys) -> None:
     text = capsys.readouterr().out
     assert "trajectories  2 (1 end in a terminal state)" in text and told["sha256"] in text
     assert "return        7.50 +- 4.50, 3.00 to 12.00" in text
+
+
+@pytest.mark.parametrize("rewards", [np.full(6, 3e38), np.full(6, 3e38, np.float32), np.float16([6e4] * 6)])
+def test_show_prints_valid_json_whatever_the_numbers(rewards, tmp_path: Path, capsys) -> None:
+    assert run("show", npz(rewards=rewards)(tmp_path), "--json") == 0
+    told = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert told["rewards"]["max"] == float(rewards[0]) and told["returns"]["max"] == 3 * float(rewards[0])
+    assert run("show", npz(rewards=np.full(6, 1e308))(tmp_path), "--json") == 2  # their sum is not a number any more
 
 
 @pytest.mark.parametrize("columns", [10, 24, 40, 80, 300])
@@ -73,6 +81,23 @@ def test_the_histogram_counts_every_value_once() -> None:
     assert [int(line.split()[-1]) for line in lines] == np.histogram(values, edges)[0].tolist()
     assert histogram([5.0, 5.0], 20, solid=True) == ["5 " + "█" * 16 + " 2"]
     assert "▏" in histogram([0.0] * 5000 + [1.0], 40, solid=True)[-1]  # one in five thousand is still seen
+
+
+HOSTILE_ID = "Hopper-v5\x1b[2J\n\x07error: \u202e" + "x" * 100_000
+
+
+@pytest.mark.parametrize("kind", ["npz", pytest.param("minari", marks=needs_h5py)])
+def test_the_name_of_an_environment_is_printed_in_one_clean_line(kind: str, tmp_path: Path, capsys) -> None:
+    if kind == "npz":
+        about = np.frombuffer(json.dumps({"env_id": HOSTILE_ID}).encode(), np.uint8)
+        path = npz(rl_training=about)(tmp_path)
+    else:
+        path = minari(metadata=lambda values: {**values, "env_id": HOSTILE_ID})(tmp_path)
+    env_id = load_transitions(path).env_id
+    assert env_id is not None and env_id.startswith("Hopper-v5 [2J error: xxx") and len(env_id) <= 300
+    assert run("show", path) == 0
+    shown = capsys.readouterr().out
+    assert len(shown) < 5000 and all(char.isprintable() or char == "\n" for char in shown)
 
 
 @needs_h5py
@@ -133,6 +158,15 @@ def test_a_misspelled_command_gets_the_nearest(capsys) -> None:
     assert capsys.readouterr().err.endswith("; did you mean show?\n")
 
 
+def test_a_refused_word_is_not_suggested(capsys) -> None:
+    for words in (["data", "convert", "a", "b", "--clip-actions"], ["--quiet", "train"], ["list", "--seeds=3"]):
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("error: unrecognized arguments: --") and "did you mean" not in said
+    assert run("show", "a", "--drop-nonfinit") == run("show", "a", "--drop-nonfinite-rows") == 2
+    assert capsys.readouterr().err.endswith("; did you mean --drop-nonfinite?\n")
+
+
 def test_returns_are_summed_within_trajectories(tmp_path: Path) -> None:
     arrays = good_arrays(terminals=np.array([1, 0, 0, 0, 0, 0]), timeouts=np.array([0, 0, 1, 0, 0, 0]))
     np.savez(tmp_path / "data.npz", **arrays)
@@ -146,3 +180,21 @@ def test_d4rl_scores() -> None:
     assert normalized_score("AdroitHandDoor-v1", 2880.5693087298737) == 100
     assert normalized_score("Pendulum-v1", 0) is normalized_score(None, 0) is None
     assert normalized_score("dm_control/hopper-hop-v0", 100) is None, "another hopper"
+
+
+@pytest.mark.parametrize(
+    ("env_id", "low", "high"),
+    [
+        ("antmaze-umaze-v0", 0.0, 1.0),
+        ("antmaze-large-diverse-v2", 0.0, 1.0),
+        ("kitchen-complete-v0", 0.0, 4.0),
+        ("d4rl:kitchen-mixed-v0", 0.0, 4.0),
+        ("maze2d-umaze-v1", 23.85, 161.86),
+        ("maze2d-medium-v1", 13.13, 277.39),
+        ("maze2d-large-v1", 6.7, 273.99),
+    ],
+)
+def test_d4rl_scores_of_sparse_tasks_are_for_d4rls_own_ids(env_id: str, low: float, high: float) -> None:
+    assert normalized_score(env_id, low) == 0 and normalized_score(env_id, high) == pytest.approx(100)
+    others = ("AntMaze_UMaze-v5", "FrankaKitchen-v1", "PointMaze_UMaze-v3", "maze2d-umaze-dense-v1", "maze2d-open-v0")
+    assert [normalized_score(other, high) for other in others] == [None] * 5  # where returns are of another size

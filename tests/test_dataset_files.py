@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import re
 import shutil
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from gymnasium import spaces
 from hostile_data import good_arrays, hdf5, minari, npz
 
 from rl_training.core.checks import UserError
 from rl_training.data import loaders, storage
+from rl_training.data import npz as npz_module
 from rl_training.data.loaders import load_transitions, save_transitions
-from rl_training.data.transitions import FIELDS, Transitions
+from rl_training.data.transitions import FIELDS, Transitions, joined
+from rl_training.envs.spaces import ActionCodec, ObservationCodec
+from rl_training.runtime.datasets import training_data
+from rl_training.runtime.offline import own_spaces
 
 SPACES = {
     "observation_space": {"kind": "box", "shape": [3], "dtype": "float32", "low": ["-inf"], "high": ["inf"]},
@@ -162,7 +170,7 @@ def test_minari_has_the_true_successor_at_every_end(tmp_path: Path, monkeypatch)
     data = load_transitions("set")  # by its id
     assert data.next_obs.tolist() == [[2, 3], [4, 5], [6, 7], [8, 9], [10, 11], [77, 78]]
     assert data.truncated.tolist() == [False, False, True, False, False, True] and not data.terminated.any()
-    assert data.notes == ("trajectories that end without a terminal state or a time limit, taken as cut off: 1",)
+    assert data.notes[0] == "trajectories that end without a terminal state or a time limit, taken as cut off: 1"
 
 
 @needs_h5py
@@ -179,6 +187,35 @@ def test_minari_cannot_hold_trajectories_with_holes(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"set: row 4 does not go on where row 3 ended, .* convert it to npz or hdf5"):
         save_transitions(load_transitions(tmp_path / "data.npz"), tmp_path / "set")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.npz"]
+
+
+@needs_h5py
+def test_bounds_that_nobody_knows_stay_unknown_through_minari(tmp_path: Path) -> None:
+    """Without an environment actions are then taken to be in [-1, 1], as from the file it was made of."""
+    plain = load_transitions(npz()(tmp_path))
+    found = load_transitions(save_transitions(plain, tmp_path / "set"))
+    assert found.action_space["low"] == ["-inf"] and found.sha256() == plain.sha256()
+    for data in (plain, found):
+        observation, action = own_spaces(data, "here")
+        assert action.space == spaces.Box(-1, 1, (1,)) and observation.shape == (2,)
+        training_data(data, observation, action, "here")
+    half = {**found.action_space, "high": ["1.0"]}  # here somebody knew something
+    with pytest.raises(UserError, match=r"here: its spaces cannot be used: action space .* is unbounded"):
+        own_spaces(dataclasses.replace(found, action_space=half), "here")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_single_numbers_are_observations(suffix: str, tmp_path: Path) -> None:
+    number = np.arange(6, dtype=np.float32)
+    path = npz("number.npz", observations=number, next_observations=number + 1)(tmp_path)
+    data = load_transitions(path)
+    assert data.obs.shape == data.next_obs.shape == (6, 1)
+    assert load_transitions(save_transitions(data, tmp_path / f"again{suffix}")).sha256() == data.sha256()
+    for observation in (own_spaces(data, "here")[0], ObservationCodec(spaces.Box(-9, 9, ()))):
+        dataset = training_data(data, observation, ActionCodec(spaces.Box(-1, 1, (1,))), "here")
+        assert dataset.obs.tolist() == number[:, None].tolist()
+    states = npz("states.npz", observations=np.arange(6), next_observations=np.arange(6) + 1)(tmp_path)
+    assert load_transitions(states).obs.shape == (6,)  # numbers of states
 
 
 def nan(name: str, *rows: int) -> dict[str, Any]:
@@ -288,6 +325,37 @@ def test_suspicious_ends_are_told(tmp_path: Path) -> None:
     assert note.startswith("every trajectory ends in a terminal state after 2 steps: if that is a time limit,")
 
 
+@pytest.mark.parametrize(("true_ends", "told"), [([], "3 of 3"), ([1], "2 of 3"), ([1, 3], None), ([1, 3, 5], None)])
+def test_successors_that_run_over_a_time_limit_are_told(true_ends: list[int], told: str | None, tmp_path: Path) -> None:
+    """Time limits in rows 1, 3 and 5, the recording ends in row 7; at `true_ends` the last observation was recorded."""
+    obs = np.arange(8.0)[:, None]
+    after = obs + 1
+    after[true_ends] += 100
+    limits = np.array([0, 1, 0, 1, 0, 1, 0, 1])
+    arrays = {"observations": obs, "next_observations": after, "actions": obs / 9, "rewards": obs, "timeouts": limits}
+    np.savez(tmp_path / "data.npz", **arrays)
+    text = "time limits the next observation is that of the next row: if another episode begins there, values run on"
+    expected = () if told is None else (f"at {told} {text} into it",)
+    assert load_transitions(tmp_path / "data.npz").notes == expected
+
+
+def test_numbers_that_float32_cannot_hold_are_as_good_as_infinite(tmp_path: Path) -> None:
+    for name, value in (("rewards", 1e39), ("actions", -1e300), ("observations", 4e38)):
+        arrays = {key: array.astype(np.float64) for key, array in good_arrays().items()}
+        arrays[name][4] = value
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+        field = "obs" if name == "observations" else name
+        said = (
+            rf"{name}.npz: numbers beyond float32's range in {field}: 1 of 6 rows, the first is row 4; leave them out"
+        )
+        with pytest.raises(UserError, match=said):
+            load_transitions(tmp_path / f"{name}.npz")
+        assert len(load_transitions(tmp_path / f"{name}.npz", drop_nonfinite=True)) == 5
+    np.savez(tmp_path / "large.npz", **{**arrays, "observations": np.full((6, 2), 3.4e38)[:, :], "next_observations":
+                                        np.full((6, 2), -3.4e38)})  # fmt: skip
+    assert len(load_transitions(tmp_path / "large.npz")) == 6
+
+
 def test_what_does_not_fit_is_refused_before_it_is_read(tmp_path: Path, monkeypatch) -> None:
     path = npz()(tmp_path)
     monkeypatch.setattr(storage, "free_memory", lambda: 0)
@@ -297,6 +365,44 @@ def test_what_does_not_fit_is_refused_before_it_is_read(tmp_path: Path, monkeypa
         UserError, match=r"data.npz: needs 0.0 GiB; 0.0 GiB of memory and 0.0 GiB on disk are there for it"
     ):
         load_transitions(path)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_what_is_mapped_stays_out_of_memory(order: Any, tmp_path: Path, monkeypatch) -> None:
+    """Ten megabytes of float64 without next observations, with time limits and a NaN: each step makes a copy."""
+    monkeypatch.setattr(storage, "BLOCK_BYTES", 1 << 18)
+    monkeypatch.setattr(npz_module, "BLOCK_BYTES", 1 << 18)
+    rows, width = 20_000, 64
+    rng = np.random.default_rng(0)
+    obs = np.asarray(rng.normal(size=(rows, width)), order=order)
+    arrays = {"observations": obs, "actions": np.asarray(rng.uniform(-1, 1, (rows, 16)), order=order)}
+    arrays |= {"rewards": rng.normal(size=rows), "timeouts": np.arange(rows) % 100 == 99, "terminals": np.zeros(rows)}
+    arrays["terminals"][::70], arrays["rewards"][5] = 1, np.nan
+    np.savez(tmp_path / "data.npz", **arrays)
+    observation, action = (spaces.Box(-np.inf, np.inf, (width,)), spaces.Box(-1, 1, (16,)))
+    made = {}
+    for share in (0.0, 0.5):
+        tracemalloc.start()
+        data = load_transitions(tmp_path / "data.npz", drop_nonfinite=True, memory_share=share)
+        dataset = training_data(data, ObservationCodec(observation), ActionCodec(action), "here")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert (peak < 4e6) is (share == 0), peak
+        assert isinstance(data.obs, np.memmap) is isinstance(data.next_obs, np.memmap) is (share == 0)
+        made[share] = (data, dataset)
+    assert same_bits(made[0.0][0], made[0.5][0]) and len(data) == rows - 1 - int(
+        (~(arrays["terminals"] > 0))[99::100].sum()
+    )
+    for name in ("obs", "next_obs", "actions"):
+        assert torch.equal(getattr(made[0.0][1], name), getattr(made[0.5][1], name))
+
+
+def test_several_mapped_sets_are_one_mapped_set(tmp_path: Path) -> None:
+    path = npz()(tmp_path)
+    parts = [load_transitions(path, memory_share=0) for _ in range(2)]
+    both = joined(parts, ["a", "b"])
+    assert isinstance(both.obs, np.memmap) and both.rewards.tolist() == [*range(6), *range(6)]
+    assert not isinstance(joined([load_transitions(path)] * 2, ["a", "b"]).obs, np.memmap)
 
 
 def test_without_h5py_one_line_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
@@ -319,8 +425,9 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, monkeyp
             save_transitions(data, tmp_path / name)
     with pytest.raises(UserError, match=r"format must be one of npz, hdf5, minari, got 'hdf'; did you mean hdf5\?"):
         save_transitions(data, tmp_path / "new", "hdf")
-    with pytest.raises(UserError, match=r"new.npz: does not have the suffix of hdf5"):
-        save_transitions(data, tmp_path / "new.npz", "hdf5")
+    for name, kind in (("new.npz", "hdf5"), ("new.zip", "npz"), ("new", "npz"), ("new.bin", "hdf5")):
+        with pytest.raises(UserError, match=rf"{name}: does not have the suffix of {kind}"):
+            save_transitions(data, tmp_path / name, kind)
     monkeypatch.setattr(
         loaders, "sync_tree", lambda path: (_ for _ in ()).throw(OSError(28, "No space left on device"))
     )

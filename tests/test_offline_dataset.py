@@ -109,6 +109,9 @@ def test_from_dict_takes_dones_or_terminations_and_a_truncation_is_not_terminal(
     assert TransitionDataset.from_dict({**values, **ends}).dones.tolist() == [0, 1, 0, 0]
     assert TransitionDataset.from_dict({**values, "dones": [0, 0, 1, 0]}).dones.tolist() == [0, 0, 1, 0]
     assert TransitionDataset.from_dict({**values, "terminations": [0, 0, 1, 0]}).truncations is None
+    either = {"dones": [False, True, False, True], **ends}  # what some recorders mean by `dones`
+    assert TransitionDataset.from_dict({**values, **either}).dones.tolist() == [0, 1, 0, 0]
+    assert TransitionDataset.from_dict({**values, "dones": [0, 0, 1, 0], "terminations": None}).dones.sum() == 1
     with pytest.raises(UserError, match=r"a data set needs rewards, dones \(or terminations\); got obs, actions"):
         TransitionDataset.from_dict({name: values[name] for name in ("obs", "actions", "next_obs")})
 

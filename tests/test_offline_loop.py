@@ -16,6 +16,7 @@ from conftest import make_quick_config
 
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.algorithms.iql import IQLSettings
+from rl_training.algorithms.offline import settled_path
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
 from rl_training.data.loaders import save_transitions
@@ -136,6 +137,48 @@ def test_a_data_set_that_changed_is_not_resumed_with(tmp_path: Path, capsys) -> 
         resume_training(run_dir, total_timesteps=40, show_progress=False)
 
 
+def test_a_run_finds_its_data_from_any_directory_and_after_a_move(tmp_path: Path, monkeypatch, capsys) -> None:
+    home, other = tmp_path / "home", tmp_path / "other"
+    home.mkdir(), other.mkdir()
+    parts = [record_random(EnvSource("Pendulum-v1"), 40, seed=seed) for seed in (0, 1)]
+    for number, part in enumerate(parts):
+        save_transitions(part, home / f"{number}.npz")
+    monkeypatch.chdir(home)
+    for paths in (["0.npz", "1.npz"], "0.npz"):
+        settings = {"dataset_kind": "file", "dataset_path": paths}
+        stopped = train(config(tmp_path / "runs", algo_kwargs=settings), callbacks=[StopAt(20)], show_progress=False)
+        monkeypatch.chdir(other)
+        assert resume_training(stopped.run_dir, show_progress=False).metrics["global_step"] == 47
+        monkeypatch.chdir(home)
+    for name in ("0.npz", "1.npz"):
+        (home / name).rename(other / name)
+    monkeypatch.chdir(other)
+    words = ["resume", str(stopped.run_dir), "--quiet", "--json", "--total-timesteps"]
+    assert main([*words, "55", "--data", "1.npz"]) == 2
+    assert "the data set has changed since the checkpoint" in capsys.readouterr().err
+    assert main([*words, "55", "--data", "0.npz"]) == 0
+    monkeypatch.chdir(home)
+    assert main([*words, "60"]) == 0  # it is remembered
+    recipe = train(config(tmp_path / "recipe"), show_progress=False).run_dir
+    capsys.readouterr()
+    assert main(["resume", str(recipe), "--data", "0.npz"]) == 2
+    said = "error: data (--data) is for a run whose data set is a file; this one's is not\n"
+    assert capsys.readouterr().err == said
+
+
+def test_names_that_mean_the_same_everywhere_stay_as_they_are(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "minari/set/data").mkdir(parents=True)
+    (tmp_path / "minari/set/data/metadata.json").touch()
+    (tmp_path / "here/set").mkdir(parents=True)  # of the same name, and no data set
+    (tmp_path / "here/agent.safetensors").touch()
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    monkeypatch.chdir(tmp_path / "here")
+    asked = {"set": "set", "agents/pendulum.safetensors": "agents/pendulum.safetensors", "missing.npz": "missing.npz"}
+    for name in ("agent.safetensors", "../minari/set"):
+        asked[name] = str(tmp_path / "here" / name)
+    assert {name: settled_path(name) for name in asked} == asked
+
+
 def test_a_checkpoint_away_from_its_run_needs_no_environment(tmp_path: Path) -> None:
     path = save_transitions(record_random(EnvSource("Pendulum-v1"), 80, seed=0), tmp_path / "data.npz")
     settings = {"dataset_kind": "file", "dataset_path": str(path)}
@@ -151,7 +194,7 @@ def test_several_files_are_one_data_set(tmp_path: Path) -> None:
     settings = IQLSettings(dataset_kind="file", dataset_path=paths, reward_scale=1.0)
     data = prepare_offline(settings, EnvSource("Pendulum-v1"))
     assert data.dataset.obs.tolist() == np.concatenate([part.obs for part in parts]).tolist()
-    assert data.dataset.rewards.tolist() == np.concatenate([part.rewards for part in parts]).tolist()
+    assert data.dataset.rewards.tolist() == np.concatenate([part.rewards for part in parts]).astype(np.float32).tolist()
     assert data.dataset.truncations is not None and bool(data.dataset.truncations[29])  # an end stays an end
     one_file = save_transitions(joined(parts, paths), tmp_path / "both.npz")
     again = prepare_offline(IQLSettings(dataset_kind="file", dataset_path=one_file), EnvSource("Pendulum-v1"))
@@ -186,6 +229,26 @@ def test_a_data_set_of_another_environment_is_refused(tmp_path: Path) -> None:
     path = save_transitions(record_random(EnvSource("MountainCarContinuous-v0"), 80, seed=0), tmp_path / "data.npz")
     with pytest.raises(UserError, match=r"observations are of shape \(2,\), the environment's are \(3,\)"):
         train(config(tmp_path, algo_kwargs={"dataset_kind": "file", "dataset_path": str(path)}), show_progress=False)
+
+
+def test_faults_are_mended_by_the_flags_that_the_refusals_name(tmp_path: Path, capsys) -> None:
+    made = record_random(EnvSource("Pendulum-v1"), 80, seed=0)
+    made.rewards[3], made.actions[7] = np.nan, 9.0
+    path = save_transitions(made, tmp_path / "data.npz")
+    words = ["train", "bc", "Pendulum-v1", "--total-timesteps", "5", "--eval-episodes", "0", "--quiet", "--json"]
+    words += ["--set", "algo_kwargs.dataset_kind=file", "--set", f"algo_kwargs.dataset_path={path}"]
+    words += ["--set", "algo_kwargs.dataset_agent=null", "--output-dir", str(tmp_path / "runs")]
+    for flag in ("--drop-nonfinite", "--clip-actions"):
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert f"{flag} (" in said and said.count("\n") == 1
+        words.append(flag)
+    assert main(words) == 0
+    settings = load_checkpoint(Path(json.loads(capsys.readouterr().out)["checkpoint_path"])).state["config"]
+    assert settings["algo_kwargs"]["drop_nonfinite"] is settings["algo_kwargs"]["clip_actions"] is True
+    assert main(["train", "sac", "Pendulum-v1", "--clip-actions", "--output-dir", str(tmp_path / "sac")]) == 2
+    said = "error: --clip-actions is for algorithms that learn from a data set, which sac does not\n"
+    assert capsys.readouterr().err == said and not (tmp_path / "sac").exists()
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,41 @@ def test_what_cannot_go_on_online_is_refused(tmp_path: Path, capsys) -> None:
         go_on(stopped.run_dir, env_id="MountainCarContinuous-v0")
 
 
+@pytest.fixture
+def module_env(tmp_path: Path, monkeypatch) -> str:
+    register = "gymnasium.register('Own-v0', entry_point='gymnasium.envs.classic_control:PendulumEnv')"
+    (tmp_path / "own_module.py").write_text(f"import gymnasium\n{register}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "own_module:Own-v0"
+
+
+def test_a_module_named_again_does_not_mean_online(tmp_path: Path, module_env: str, capsys) -> None:
+    """`--offline` says so; cloning, which cannot go on online, needs not even that."""
+    for algo, words in (("iql", ["--offline"]), ("bc", ["--offline"]), ("bc", [])):
+        run_dir = train(config(tmp_path / algo, algo, env_id=module_env), show_progress=False).run_dir
+        asked = ["resume", str(run_dir), "--total-timesteps", "60", "--quiet", "--json"]
+        assert main(asked) == 2
+        assert "is in a module; name it again with --env" in capsys.readouterr().err
+        assert main([*asked, "--env", module_env, *words]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["metrics"]["gradient_steps"] == answer["metrics"]["global_step"] == 60
+        assert "offline_steps" not in load_checkpoint(Path(answer["checkpoint_path"])).state["config"]["algo_kwargs"]
+    assert main(["resume", str(run_dir), "--offline"]) == 2
+    assert capsys.readouterr().err == "error: --offline tells what --env is for, which is not given\n"
+
+
+def test_who_wants_to_go_on_online_says_how_far(tmp_path: Path, capsys) -> None:
+    run_dir = offline_run(tmp_path)
+    with pytest.raises(UserError, match="total_timesteps must be given to go on online, above 47"):
+        resume_training(run_dir, online=True, show_progress=False)
+    stopped = go_on(run_dir, callbacks=[StopAt(90)])
+    assert stopped.metrics["global_step"] < 140
+    assert main(["resume", str(run_dir), "--env", "Pendulum-v1", "--offline"]) == 2
+    said = "error: this run learns in its environment: it cannot go on offline (--offline)\n"
+    assert capsys.readouterr().err.endswith(said)
+    assert resume_training(run_dir, online=True, show_progress=False).metrics["global_step"] == 140  # it is online
+
+
 def test_from_a_file_without_an_environment_to_one(tmp_path: Path) -> None:
     """The file knows no bounds of observations, and takes its actions to be in [-1, 1]."""
     made = record_random(EnvSource("MountainCarContinuous-v0"), 80, seed=0)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -13,15 +14,18 @@ import torch
 from conftest import make_quick_config
 
 from rl_training.core.checks import UserError
-from rl_training.data.transitions import Transitions
+from rl_training.data.loaders import save_transitions
+from rl_training.data.transitions import FIELDS, Transitions
 from rl_training.envs.factory import EnvSource
-from rl_training.envs.spaces import ActionCodec, ObservationCodec
-from rl_training.runtime import recipes
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict
+from rl_training.runtime import recipes, replay_data
 from rl_training.runtime.agents import load_agent
 from rl_training.runtime.datasets import load_data, training_data
+from rl_training.runtime.offline import own_spaces
 from rl_training.runtime.recipes import record_policy, record_random
 from rl_training.runtime.trainer import train
 
+needs_h5py = pytest.mark.skipif(importlib.util.find_spec("h5py") is None, reason="h5py is an extra")
 PENDULUM, CARTPOLE = EnvSource("Pendulum-v1"), EnvSource("CartPole-v1")
 
 
@@ -63,6 +67,54 @@ def test_a_recording_has_true_successors_and_marked_ends() -> None:
     data = record_random(COUNTING, 61, seed=1)
     check_counting(data)
     assert len(data) == 61 and data.truncated[-1] and data.actions.min() < -2 and data.actions.max() > 4
+
+
+class Precise(gym.Env[Any, Any]):
+    """As Hopper-v5: observations, rewards and actions that float32 cannot hold."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2, 3), np.float64)
+    action_space = gym.spaces.Box(-1.0, 2.0, (1,), np.float64)
+    log: ClassVar[list[Any]] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.obs = self.np_random.normal(size=(2, 3)) / 3
+        return self.obs, {}
+
+    def step(self, action: Any) -> Any:
+        before, self.obs = self.obs, self.np_random.normal(size=(2, 3)) / 3
+        reward, terminated = float(self.np_random.normal()), bool(self.np_random.random() < 0.1)
+        self.log.append((before, np.array(action), reward, self.obs, terminated))
+        return self.obs, reward, terminated, False, {}
+
+
+PRECISE = EnvSource("<precise>", factory=Precise)
+
+
+@pytest.mark.parametrize("name", ["data.npz", pytest.param("data.hdf5", marks=needs_h5py),
+                                  pytest.param("data", marks=needs_h5py)])  # fmt: skip
+def test_a_recording_has_every_bit_that_the_environment_gave(name: str, tmp_path: Path) -> None:
+    Precise.log.clear()
+    data = record_random(PRECISE, 40, seed=0)
+    for field, seen in zip(FIELDS, zip(*Precise.log, strict=True), strict=False):
+        expected = np.array(seen)
+        assert getattr(data, field).dtype == expected.dtype
+        assert getattr(data, field).tobytes() == expected.tobytes(), field
+    assert not np.array_equal(data.obs, data.obs.astype(np.float32)) and data.rewards.dtype == np.float64
+    assert data.observation_space["dtype"] == data.action_space["dtype"] == "float64"
+    loaded = load_data(save_transitions(data, tmp_path / name))
+    assert loaded.sha256() == data.sha256()
+    assert space_from_dict(loaded.observation_space) == Precise.observation_space
+    dataset = training_data(loaded, ObservationCodec(Precise.observation_space), ActionCodec(Precise.action_space), "")
+    np.testing.assert_array_equal(dataset.obs.numpy(), data.obs.reshape(40, 6).astype(np.float32))
+    np.testing.assert_array_equal(dataset.rewards.numpy(), data.rewards.astype(np.float32))
+
+
+def test_the_space_of_a_replay_is_what_it_kept(tmp_path: Path) -> None:
+    config = make_quick_config("sac", tmp_path, env_id="<precise>", total_timesteps=30, eval_episodes=0)
+    data = load_data(train(config, env_factory=Precise, show_progress=False).run_dir)
+    assert data.obs.dtype == data.rewards.dtype == np.float32 and data.obs.shape == (30, 2, 3)
+    assert data.observation_space["dtype"] == "float32" and data.observation_space["shape"] == [2, 3]
 
 
 def test_the_same_recipe_gives_the_same_bits_and_another_seed_another_set() -> None:
@@ -115,7 +167,7 @@ def test_choices_are_noisy_with_a_probability(agents) -> None:
 def test_what_cannot_be_recorded_is_refused(monkeypatch) -> None:
     with pytest.raises(UserError, match="dataset_size must be >= 2, got 1"):
         record_random(PENDULUM, 1, seed=0)
-    monkeypatch.setattr(recipes, "free_memory", lambda: 2 * 34 * 100)
+    monkeypatch.setattr(recipes, "free_memory", lambda: 2 * 38 * 100)
     with pytest.raises(UserError, match=r"dataset_size 200 needs 0.0 GiB, 0.0 GiB are there for it; at most 100 fit"):
         record_random(PENDULUM, 200, seed=0)
 
@@ -132,6 +184,24 @@ def test_a_replay_is_one_environment_after_the_other(tmp_path: Path) -> None:
     assert data.env_id == "<counting>" and load_data(result.checkpoint_path).sha256() == data.sha256()
     # Of each of the six environments the recording ends after its 20 steps.
     assert (data.terminated | data.truncated)[19::20].all()
+
+
+def test_a_replay_is_loaded_as_asked_or_refused(tmp_path: Path, monkeypatch) -> None:
+    config = make_quick_config("sac", tmp_path, env_id="<counting>", total_timesteps=60, eval_episodes=0)
+    run_dir = train(config, env_factory=Counting, show_progress=False).run_dir
+    with pytest.raises(UserError, match=r"its replay needs 0.0 GiB of memory, 0.0 GiB are there for it"):
+        load_data(run_dir, memory_share=0)
+    read = replay_data._segments
+
+    def with_nan(*arguments: Any) -> Any:
+        rows = read(*arguments)
+        rows["rewards"][0, 7] = np.nan
+        return rows
+
+    monkeypatch.setattr(replay_data, "_segments", with_nan)
+    with pytest.raises(UserError, match="NaN or infinity in rewards: 1 of 60 rows, the first is row 7; leave them out"):
+        load_data(run_dir)
+    assert len(load_data(run_dir, drop_nonfinite=True)) == 59
 
 
 def test_a_replay_that_wrapped_holds_the_newest(tmp_path: Path) -> None:
@@ -164,6 +234,23 @@ def test_numbered_states_are_one_hot_and_come_back() -> None:
     dataset = training_data(data, *codecs("FrozenLake-v1"), "here")
     assert dataset.obs.shape == (80, 16) and dataset.obs.argmax(1).tolist() == data.obs.tolist()
     assert dataset.obs.sum() == 80 and dataset.actions.dtype == torch.int64
+
+
+def test_one_hot_rows_take_rows_times_states_and_a_file_cannot_ask_for_more(tmp_path: Path) -> None:
+    states = 2**20  # squared, four terabytes
+    observation = ObservationCodec(gym.spaces.Discrete(states, start=5))
+    rows = observation.encode_rows(np.array([5, 7, states + 4]))
+    assert rows.shape == (3, states) and rows.argmax(1).tolist() == [0, 2, states - 1] and rows.sum() == 3
+    single = np.zeros(states, np.float32)
+    observation.encode(7, single)
+    assert np.array_equal(rows[1], single)
+    for number in (2**24 + 1, 2**62, 0, -1):
+        with pytest.raises(ValueError, match=f"a space of {number} choices is not supported"):
+            space_from_dict({"kind": "discrete", "n": number, "start": 0})
+    assert space_from_dict({"kind": "discrete", "n": 2**24, "start": 0}).n == 2**24
+    data = changed(record_random(EnvSource("CartPole-v1"), 4, seed=0), actions=np.array([0, 1, 2**63, 1], np.uint64))
+    with pytest.raises(UserError, match=r"here: actions must be < 16777216, got 9223372036854775808"):
+        own_spaces(data, "here")
 
 
 def changed(data: Transitions, **changes: Any) -> Transitions:

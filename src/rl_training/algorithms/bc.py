@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import Batch, Groups, Learner, Metrics, Noise, OffPolicySettings, Phase
-from rl_training.algorithms.offline import OfflineSettings
+from rl_training.algorithms.base import Batch, Groups, Metrics, Noise, OffPolicySettings, Phase
+from rl_training.algorithms.offline import OfflineLearner, OfflineSettings
 from rl_training.core.types import EnvShape
 from rl_training.models.mlp_iql import ClippedGaussianModel
 from rl_training.models.parts import LARGEST_ACTION, gaussian_log_density
@@ -30,10 +30,9 @@ def behavior_log_density(actor: Any, params: Any, batch: Batch) -> tuple[Tensor,
     return gaussian_log_density(mean, log_std, batch["actions"].clamp(-LARGEST_ACTION, LARGEST_ACTION)), log_std
 
 
-class BC(Learner):
+class BC(OfflineLearner):
     name = "bc"
     title = "Behaviour cloning"
-    offline = True
     learns_online: ClassVar[bool] = False
     by_domain: ClassVar[Mapping[str, Mapping[str, Any]]] = {"locomotion": {"normalize_observations": True}}
     settings_type: ClassVar[type[OffPolicySettings]] = BCSettings

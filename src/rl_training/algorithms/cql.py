@@ -13,11 +13,13 @@ from torch import Tensor
 
 from rl_training.algorithms.base import Batch, Groups, Metrics, Noise, NoiseSpec, Phase
 from rl_training.algorithms.losses import ensemble_squared_error, td_target
-from rl_training.algorithms.offline import OfflineSettings
+from rl_training.algorithms.offline import OfflineLearner, OfflineSettings
 from rl_training.algorithms.sac import SAC, SACSettings, sac_loss
+from rl_training.core.checks import require
 from rl_training.core.fields import above, at_least, setting
 
 LARGEST_MULTIPLIER = 1e6
+MOST_SAMPLES = 1000  # of each kind: thousands of rows for every row of a batch
 # Locomotion and Adroit: CORL's configs. AntMaze: the authors' (rewards (r - 0.5) * 4), with CORL's max-backup.
 BY_DOMAIN: dict[str, dict[str, Any]] = {
     "locomotion": {"normalize_observations": True},
@@ -43,6 +45,13 @@ class CQLSettings(OfflineSettings, SACSettings):
     backup_entropy: bool = False  # true: SAC's own target; false: the authors', without the entropy
     max_backup: bool = False  # the best of `num_cql_samples` next actions, for each critic, instead of one
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        samples = self.num_cql_samples
+        require(samples <= MOST_SAMPLES, "num_cql_samples", f"<= {MOST_SAMPLES}, got {samples}")
+        # The best of several actions has no density of its own to take an entropy from.
+        require(not (self.backup_entropy and self.max_backup), "backup_entropy", "false where max_backup is true")
+
 
 def conservative_gap(samples: Tensor, data: Tensor, temperature: float) -> Tensor:
     """(members, samples, batch) values less their log-densities, against (members, batch): a number for each member."""
@@ -57,10 +66,9 @@ def cql_loss(values: Mapping[str, Any]) -> Metrics:
     return {**losses, "critic_loss": losses["critic_loss"] + penalty, "cql_penalty": penalty}
 
 
-class CQL(SAC):
+class CQL(OfflineLearner, SAC):
     name = "cql"
     title = "Conservative Q-learning"
-    offline = True
     by_domain = BY_DOMAIN
     settings_type = CQLSettings
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from rl_training.algorithms.base import OffPolicySettings
+from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.core.checks import require
 from rl_training.core.fields import above, at_least, one_of, setting, within
+from rl_training.data.minari import find_minari
 
 
 @dataclass(frozen=True)
@@ -42,3 +44,29 @@ class OfflineSettings(OffPolicySettings):
     @property
     def dataset_paths(self) -> tuple[Path, ...]:
         return self.dataset_path if isinstance(self.dataset_path, tuple) else (self.dataset_path,)  # type: ignore[return-value]
+
+
+class OfflineLearner(Learner):
+    """What every offline algorithm is, whatever it learns by."""
+
+    offline = True
+
+    @classmethod
+    def task_settings(cls, env_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """With absolute paths: a run goes on from whatever directory it is resumed in."""
+        chosen = super().task_settings(env_id, asked)
+        for name in ("dataset_path", "dataset_agent"):
+            given = chosen.get(name)
+            if isinstance(given, (list, tuple)):
+                chosen[name] = [settled_path(path) for path in given]
+            elif given is not None:
+                chosen[name] = settled_path(given)
+        return chosen
+
+
+def settled_path(path: str | Path) -> str:
+    """Absolute if it is there; Minari's ids and packaged agents are names, which mean the same everywhere."""
+    place = Path(path)
+    found = find_minari(place) if place.is_dir() else None
+    is_id = found is not None and place not in (found, found.parent)
+    return str(path) if is_id or not place.exists() else str(place.absolute())

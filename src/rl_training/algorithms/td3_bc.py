@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from rl_training.algorithms.base import Batch, Groups, Metrics, Noise
-from rl_training.algorithms.offline import OfflineSettings
+from rl_training.algorithms.offline import OfflineLearner, OfflineSettings
 from rl_training.algorithms.td3 import TD3, TD3Settings
 from rl_training.core.fields import above, setting
 
@@ -22,10 +22,9 @@ class TD3BCSettings(OfflineSettings, TD3Settings):
     normalize_observations: bool = setting(True)
 
 
-class TD3BC(TD3):
+class TD3BC(OfflineLearner, TD3):
     name = "td3_bc"
     title = "TD3 with behaviour cloning"
-    offline = True
     by_domain: ClassVar[Mapping[str, Mapping[str, Any]]] = {"antmaze": {"reward_shift": -1.0}}  # as CORL does
     settings_type = TD3BCSettings
 

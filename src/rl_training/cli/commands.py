@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rl_training.cli.data_commands import add_data
+from rl_training.cli.data_commands import add_data, add_mending
 from rl_training.core.checks import UserError
 
 Words = argparse.Namespace
@@ -27,6 +27,7 @@ def add_all(subparsers: Any) -> None:
     train.add_argument("--device", metavar="D", help="auto, cpu, cuda or cuda:1")
     train.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
                        help="any field of the config, e.g. algo_kwargs.gamma=0.98 (repeatable)")  # fmt: skip
+    add_mending(train, clip_help="offline: actions outside the environment's bounds are clipped")
     _add_run_options(train)
 
     resume = _command(
@@ -38,6 +39,9 @@ def add_all(subparsers: Any) -> None:
     resume.add_argument("--eval-episodes", type=_whole, metavar="N")
     resume.add_argument("--env", metavar="ENV", help="an offline run that is done goes on in this environment (with "
                         "--total-timesteps); needed too when the run's own is in a module (module:Id)")  # fmt: skip
+    resume.add_argument("--offline", action="store_true", help="with --env: it only names the environment again, and "
+                        "the run goes on offline")  # fmt: skip
+    resume.add_argument("--data", nargs="+", default=[], metavar="PATH", help="where the run's data set is now")
     resume.add_argument("--force", action="store_true", help="go on although the data set has changed")
     _add_run_options(resume)
 
@@ -127,6 +131,7 @@ def run_train(words: Words) -> int:
         raise UserError("train needs --config FILE, or ALGO and ENV, e.g. `rl-training train sac Pendulum-v1`")
     else:
         config = default_config(words.algo, words.env, words.overrides, **changes)
+    config = _with_mending(words, config)
 
     from rl_training.experiment.default_manager import DefaultExperimentManager
 
@@ -134,12 +139,29 @@ def run_train(words: Words) -> int:
     return _report_run(words, prepared.train())
 
 
+def _with_mending(words: Words, config: Any) -> Any:
+    """The config with what the flags say is to be done about a data set's faults."""
+    from dataclasses import replace
+
+    from rl_training.algorithms.catalogue import learner_class
+
+    asked = {name: True for name in ("drop_nonfinite", "clip_actions") if getattr(words, name)}
+    if asked and not learner_class(config.algo).offline:
+        flag = f"--{next(iter(asked)).replace('_', '-')}"
+        raise UserError(f"{flag} is for algorithms that learn from a data set, which {config.algo} does not")
+    return replace(config, algo_kwargs={**config.algo_kwargs, **asked}) if asked else config
+
+
 def run_resume(words: Words) -> int:
     from rl_training.experiment.default_manager import DefaultExperimentManager
 
+    online = words.env is not None and words.total_timesteps is not None and not words.offline
+    if words.offline and words.env is None:
+        raise UserError("--offline tells what --env is for, which is not given")
     prepared = DefaultExperimentManager().resume(
         _target(words), words.total_timesteps, words.output_dir, words.eval_episodes, words.run_suffix,
-        env_id=words.env, show_progress=not words.quiet, online=words.env is not None, force=words.force,
+        env_id=words.env, show_progress=not words.quiet, online=online, offline=words.offline,
+        force=words.force, data=words.data,
     )  # fmt: skip
     return _report_run(words, prepared.train())
 

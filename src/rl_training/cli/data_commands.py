@@ -32,9 +32,8 @@ def add_data(subparsers: Any, whole: Any) -> None:
     convert = _command(commands, "convert", run_convert, "the same transitions in another format, bit for bit")
     convert.add_argument("path", metavar="DATA")
     convert.add_argument("output", metavar="OUTPUT", help=".npz, .hdf5 or .h5; without a suffix, a Minari folder")
-    for command in (show, convert):
-        command.add_argument("--drop-nonfinite", action="store_true", help="leave out rows with NaN or infinity")
-    show.add_argument("--clip-actions", action="store_true", help="with --env: actions outside its bounds are clipped")
+    add_mending(show, clip_help="with --env: actions outside its bounds are clipped")
+    add_mending(convert)
 
     record = _command(commands, "record", run_record, "play an environment, at random or with an agent, and keep it")
     record.add_argument("output", metavar="OUTPUT", help=".npz, .hdf5 or .h5; without a suffix, a Minari folder")
@@ -48,6 +47,13 @@ def add_data(subparsers: Any, whole: Any) -> None:
     record.add_argument("--quiet", action="store_true", help="no progress display")
     for command in (convert, record):
         command.add_argument("--format", metavar="F", help="npz, hdf5 or minari, where the name does not tell")
+
+
+def add_mending(parser: argparse.ArgumentParser, clip_help: str | None = None) -> None:
+    """What can be done about a data set's faults; actions are clipped only where there are bounds."""
+    parser.add_argument("--drop-nonfinite", action="store_true", help="leave out rows with NaN or infinity")
+    if clip_help is not None:
+        parser.add_argument("--clip-actions", action="store_true", help=clip_help)
 
 
 def _command(commands: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
@@ -67,7 +73,7 @@ def run_show(words: Words) -> int:
         training_data(transitions, observation, action, words.path, words.clip_actions)
     summary = summarize_data(transitions, words.env)
     if words.json:
-        print(json.dumps(summary))
+        print(_json(summary))
         return 0
     columns = min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
     lines = [textwrap.fill(line, columns, subsequent_indent="  ") for line in _facts(summary)]
@@ -141,6 +147,12 @@ def _new_file(words: Words) -> str:
     return chosen
 
 
+def _json(answer: dict[str, Any]) -> str:
+    from rl_training.experiment.logging import finite
+
+    return json.dumps(finite(answer), allow_nan=False)
+
+
 def run_convert(words: Words) -> int:
     from rl_training.data.loaders import save_transitions
     from rl_training.runtime.datasets import load_data
@@ -198,5 +210,5 @@ def _report(words: Words, path: Path, transitions: Any) -> int:
     answer = {"path": str(path), "transitions": len(transitions), "trajectories": len(returns)}
     answer |= {"return_mean": float(returns.mean()), "sha256": transitions.sha256()}
     text = f"{path}: {len(transitions)} transitions, {len(returns)} trajectories, mean return {returns.mean():.2f}"
-    print(json.dumps(answer) if words.json else f"{text}\nsha256 {answer['sha256']}")
+    print(_json(answer) if words.json else f"{text}\nsha256 {answer['sha256']}")
     return 0

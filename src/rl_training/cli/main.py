@@ -11,30 +11,35 @@ from typing import Any, NoReturn
 
 from rl_training import __version__
 from rl_training.cli import commands
-from rl_training.core.checks import Note, UserError, did_you_mean
+from rl_training.core.checks import Note, UserError, did_you_mean, nearest
 
 
 class Parser(argparse.ArgumentParser):
     """argparse with our kind of error."""
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words, left = self.parse_known_args(args, namespace)
+        if left:
+            # Not the refused word itself: where it stands before its command, the command does have it.
+            refused = left[0].split("=")[0].lstrip("-")
+            close = nearest(refused, [option for option in self._options_for(words) if option != refused])
+            raise UserError(f"unrecognized arguments: {' '.join(left)}{f'; did you mean --{close}?' if close else ''}")
+        return words
+
     def error(self, message: str) -> NoReturn:
         hint = ""
-        if "unrecognized arguments:" in message:
-            word = message.split(":", 1)[1].split()[0]
-            options = [option for action in self._all_actions() for option in action.option_strings]
-            hint = did_you_mean(word, options)
-        elif "invalid choice: '" in message:
+        if "invalid choice: '" in message:
             word = message.split("invalid choice: '", 1)[1].split("'", 1)[0]
             hint = did_you_mean(word, [name for parser in self._subparsers_of() for name in parser.choices])
         raise UserError(f"{message}{hint}")
 
-    def _all_actions(self) -> list[argparse.Action]:
-        """This parser's and every command's: leftover words are only known to the outermost parser."""
-        found = list(self._actions)
+    def _options_for(self, words: argparse.Namespace) -> list[str]:
+        """What may stand behind the command that `words` name, without the dashes, which all have in common."""
         for action in self._subparsers_of():
-            for parser in action.choices.values():
-                found += parser._all_actions()
-        return found
+            chosen = action.choices.get(getattr(words, action.dest))
+            if chosen is not None:
+                return chosen._options_for(words)
+        return [option.lstrip("-") for action in self._actions for option in action.option_strings]
 
     def _subparsers_of(self) -> list[argparse._SubParsersAction[Parser]]:
         return [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 REFERENCES: dict[str, tuple[float, float]] = {
     "hopper": (-20.272305, 3234.3),
     "walker2d": (1.629008, 4592.3),
@@ -11,6 +13,15 @@ REFERENCES: dict[str, tuple[float, float]] = {
     "hammer": (-274.856578, 12794.134825156867),
     "door": (-56.512833, 2880.5693087298737),
     "relocate": (-6.425911, 4233.877797728884),
+}
+# Under D4RL's own ids alone: in Gymnasium-Robotics a return depends on how the environment was made (if AntMaze and
+# PointMaze go on at the goal and where it is, how many tasks FrankaKitchen counts). Dense mazes have other references.
+SPARSE_REFERENCES: dict[str, tuple[float, float]] = {
+    r"antmaze-[a-z-]+-v[02]": (0.0, 1.0),
+    r"kitchen-[a-z]+-v\d": (0.0, 4.0),
+    r"maze2d-umaze-v1": (23.85, 161.86),
+    r"maze2d-medium-v1": (13.13, 277.39),
+    r"maze2d-large-v1": (6.7, 273.99),
 }
 ADROIT = "adroithand"  # Gymnasium-Robotics' name for the same tasks: AdroitHandDoor-v1
 
@@ -23,11 +34,15 @@ DOMAINS = {
 }
 
 
+def _name(env_id: str) -> str:
+    """Without the folder of a data set or the module of an environment."""
+    return env_id.rpartition("/")[2].rpartition(":")[2]
+
+
 def _task(env_id: str) -> str:
     if env_id.startswith("dm_control/"):  # its hopper is another one
         return ""
-    name = env_id.rpartition("/")[2].rpartition(":")[2].split("-")[0].lower()
-    return name.removeprefix(ADROIT).split("_")[0]  # AntMaze_UMaze-v5
+    return _name(env_id).split("-")[0].lower().removeprefix(ADROIT).split("_")[0]  # AntMaze_UMaze-v5
 
 
 def domain(env_id: str) -> str | None:
@@ -37,8 +52,7 @@ def domain(env_id: str) -> str | None:
 
 def normalized_score(env_id: str | None, value: float) -> float | None:
     """A return as a D4RL score; None where D4RL has no reference for the environment."""
-    task = _task(env_id or "")
-    if task not in REFERENCES:
-        return None
-    low, high = REFERENCES[task]
-    return 100 * (value - low) / (high - low)
+    task, name = _task(env_id or ""), _name(env_id or "")
+    sparse = (bounds for pattern, bounds in SPARSE_REFERENCES.items() if re.fullmatch(pattern, name))
+    bounds = REFERENCES.get(task) or next(sparse, None)
+    return None if bounds is None else 100 * (value - bounds[0]) / (bounds[1] - bounds[0])

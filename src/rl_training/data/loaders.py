@@ -18,7 +18,7 @@ import numpy as np
 
 from rl_training.core.checks import UserError, did_you_mean, shown
 from rl_training.data.hdf5 import open_hdf5, write_hdf5
-from rl_training.data.minari import find_minari, open_minari, write_minari
+from rl_training.data.minari import clean_id, find_minari, open_minari, write_minari
 from rl_training.data.npz import open_npz, write_npz
 from rl_training.data.storage import MEMORY_SHARE, Array, Layout, allocate
 from rl_training.data.transitions import Transitions, broken, check_values, column, flags, successors, without
@@ -151,6 +151,8 @@ def _assemble(
         actions = column(actions, "actions", where)
     elif actions.ndim == 1:
         actions = actions.reshape(-1, 1)
+    if obs.ndim == 1 and obs.dtype.kind == "f" and (about.get("observation_space") or {}).get("shape") != []:
+        obs, next_obs = obs.reshape(-1, 1), next_obs.reshape(-1, 1)  # a single number, and not the number of a state
     if "truncated" not in present:  # a trajectory went on elsewhere than in the next row
         ends["truncated"] = broken(obs, next_obs) & ~ends["terminated"]
     lost = None if "next_obs" in present else successors(obs, next_obs, **ends)
@@ -158,7 +160,7 @@ def _assemble(
     rewards = column(arrays["rewards"], "rewards", where)
     transitions = Transitions(obs, actions, rewards, next_obs, **ends, **about, notes=notes)
     if lost is not None and lost.any():
-        return without(transitions, lost, "the file does not have their next observations")
+        return without(transitions, lost, "the file does not have their next observations", where)
     return transitions
 
 
@@ -175,7 +177,7 @@ def _read_about(reader: Reader, where: str) -> dict[str, Any]:
     names = {"env_id": str, "observation_space": dict, "action_space": dict}
     if not isinstance(values, dict) or any(not isinstance(values.get(n), (k, type(None))) for n, k in names.items()):
         raise UserError(f"{where}: {ABOUT} must tell env_id, observation_space and action_space, got {shown(values)}")
-    return {name: values.get(name) for name in names}
+    return {**{name: values.get(name) for name in names}, "env_id": clean_id(values.get("env_id"))}
 
 
 def choose_format(path: Path, name: str | None = None) -> str:
@@ -185,7 +187,8 @@ def choose_format(path: Path, name: str | None = None) -> str:
     by_suffix = SUFFIXES.get(path.suffix, "minari" if not path.suffix else None)
     if by_suffix is None and name is None:
         raise UserError(f"{path}: must end in {', '.join(SUFFIXES)}, or in nothing for a Minari folder")
-    if name is not None and by_suffix not in (name, None):
+    # A folder may be called anything; a file is later read by its suffix.
+    if name is not None and by_suffix != name and (name != "minari" or by_suffix is not None):
         raise UserError(f"{path}: does not have the suffix of {name}")
     return name or str(by_suffix)
 

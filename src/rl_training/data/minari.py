@@ -17,7 +17,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rl_training.core.checks import UserError, shown
+from rl_training.core.checks import UserError, one_line, shown
 from rl_training.data.hdf5 import dataset, fill, h5py_module, member, open_file
 from rl_training.data.storage import Array
 from rl_training.data.transitions import Transitions, broken
@@ -99,7 +99,12 @@ class MinariReader:
             env_id = json.loads(self.metadata["env_spec"])["id"]
         except (KeyError, TypeError, ValueError, RecursionError):
             env_id = self.metadata.get("env_id")
-        return {"env_id": env_id if isinstance(env_id, str) else None, **spaces}
+        return {"env_id": clean_id(env_id), **spaces}
+
+
+def clean_id(env_id: Any) -> str | None:
+    """An environment's name as a file tells it, fit to be printed; anything but a text is no name."""
+    return one_line(env_id) or None if isinstance(env_id, str) else None
 
 
 @contextmanager
@@ -187,7 +192,7 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
 
 def _minari_space(space: dict[str, Any] | None, values: Array) -> dict[str, Any]:
     """A space in Minari's form; unknown bounds are infinite, an unknown number of choices is what was seen."""
-    if space is None and values.ndim == 1:
+    if space is None and values.ndim == 1 and values.dtype.kind != "f":
         return {"type": "Discrete", "dtype": "int64", "start": 0, "n": int(values.max()) + 1}
     if space is None:
         shape, dtype = list(values.shape[1:]), values.dtype.name

@@ -76,19 +76,16 @@ class NpzReader:
         return shape, np.dtype(descr), found["fortran"] == "True"
 
     def read(self, name: str, out: Array) -> None:
-        """Fill `out`, which is of the shape and type that `layout` says."""
+        """Fill `out`, which is of the shape and type that `layout` says, piece by piece."""
         dtype, fortran = self._stored[name]
-        place = np.empty(out.shape[::-1], out.dtype) if fortran and out.ndim > 1 else out
+        # In Fortran's order the first axis runs fastest, as if the transposed array were stored.
+        numbers: Any = out.T.flat if fortran else out.reshape(-1)
+        step = max(BLOCK_BYTES // dtype.itemsize, 1)
         with self._open(f"{name}.npy") as member:
             self._header(member, f"{name}.npy")
-            room = place.reshape(-1).view(np.uint8).data
-            for start in range(0, len(room), BLOCK_BYTES):
-                piece = room[start : start + BLOCK_BYTES]
-                piece[:] = _exactly(member, len(piece))
-        if dtype != out.dtype:
-            place.byteswap(inplace=True)
-        if place is not out:
-            out[...] = place.T
+            for start in range(0, out.size, step):
+                count = min(step, out.size - start)
+                numbers[start : start + count] = np.frombuffer(_exactly(member, count * dtype.itemsize), dtype)
 
     @contextmanager
     def _open(self, name: str) -> Iterator[IO[bytes]]:

@@ -54,7 +54,8 @@ class TransitionDataset:
     @classmethod
     def from_dict(cls: type[Self], values: Mapping[str, Any]) -> Self:
         """From arrays by name: `dones`, or `terminations` with `truncations`, which are not terminal."""
-        dones = values.get("dones", values.get("terminations"))
+        # Where both are there, `dones` often means either kind of end.
+        dones = next((values[name] for name in ("terminations", "dones") if values.get(name) is not None), None)
         missing = [name for name in ("obs", "actions", "rewards", "next_obs") if values.get(name) is None]
         if dones is None:
             missing.append("dones (or terminations)")

@@ -38,6 +38,11 @@ def allocate(layout: Layout, where: str, memory_share: float = MEMORY_SHARE) -> 
     return {name: _mapped(folder, shape, dtype) for name, (shape, dtype) in layout.items()}
 
 
+def share_beside(*arrays: Array) -> float:
+    """The share for copies of these arrays: what is mapped because it is too large for memory is copied to the disk."""
+    return 0.0 if any(isinstance(array, np.memmap) for array in arrays) else MEMORY_SHARE
+
+
 def _folder() -> Path:
     # Not the system's temporary folder: that is often in memory itself.
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rl_training"

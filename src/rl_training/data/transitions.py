@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 
 from rl_training.core.checks import UserError
-from rl_training.data.storage import Array, allocate, blocks
+from rl_training.data.storage import Array, allocate, blocks, share_beside
 
+LARGEST = np.finfo(np.float32).max  # learners compute in float32: beyond it a number is as good as infinite
+NONFINITE, TOO_LARGE = "NaN or infinity", "numbers beyond float32's range"
+DROP_HINT = "; leave them out with --drop-nonfinite (drop_nonfinite: true)"
 FIELDS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
 
 
@@ -62,10 +65,11 @@ class Transitions:
 
 def successors(obs: Array, next_obs: Array, terminated: Array, truncated: Array) -> Array:
     """Fill `next_obs` from the rows that follow; returns the rows whose successor nobody recorded."""
-    next_obs[:-1] = obs[1:]
-    next_obs[-1:] = obs[-1:]
+    numbers = np.arange(len(obs))
     # Behind a terminal state the value is not looked at; another episode's observation does not belong there.
-    next_obs[terminated] = obs[terminated]
+    following = np.where(terminated, numbers, np.minimum(numbers + 1, len(obs) - 1))
+    for rows in blocks(obs):
+        next_obs[rows] = obs[following[rows]]
     lost = truncated & ~terminated
     lost[-1:] |= ~terminated[-1:]
     return np.asarray(lost)
@@ -80,14 +84,19 @@ def broken(obs: Array, next_obs: Array) -> Array:
     return answer
 
 
-def without(transitions: Transitions, rows: Array, why: str) -> Transitions:
+def without(transitions: Transitions, rows: Array, why: str, where: str) -> Transitions:
     """The same without some rows. A trajectory that loses one in the middle ends before it."""
     ends = transitions.terminated | transitions.truncated
     truncated = transitions.truncated.copy()
     truncated[:-1] |= rows[1:] & ~ends[:-1]
-    keep = ~rows
-    kept = {name: array[keep] for name, array in {**transitions.arrays(), "truncated": truncated}.items()}
-    return replace(transitions, **kept, notes=(*transitions.notes, f"{int(rows.sum())} transitions left out: {why}"))
+    kept = np.flatnonzero(~rows)
+    before = {**transitions.arrays(), "truncated": truncated}
+    layout = {name: ((len(kept), *array.shape[1:]), array.dtype) for name, array in before.items()}
+    after: dict[str, Any] = {**allocate(layout, where, share_beside(*before.values()))}
+    for name, array in after.items():
+        for piece in blocks(array):
+            array[piece] = before[name][kept[piece]]
+    return replace(transitions, **after, notes=(*transitions.notes, f"{int(rows.sum())} transitions left out: {why}"))
 
 
 def joined(parts: Sequence[Transitions], names: Sequence[str]) -> Transitions:
@@ -107,14 +116,15 @@ def joined(parts: Sequence[Transitions], names: Sequence[str]) -> Transitions:
             raise UserError(f"{name} is of {part.env_id}, {names[0]} of {first.env_id}: they are not one data set")
     rows = sum(map(len, parts))
     layout = {field: ((rows, *array.shape[1:]), array.dtype) for field, array in first.arrays().items()}
-    arrays: dict[str, Any] = {**allocate(layout, ", ".join(names))}
+    share = share_beside(*(part.obs for part in parts))
+    arrays: dict[str, Any] = {**allocate(layout, ", ".join(names), share)}
     for field, array in arrays.items():
         np.concatenate([getattr(part, field) for part in parts], out=array)
     return replace(first, **arrays, notes=tuple(note for part in parts for note in part.notes))
 
 
 def check_values(
-    transitions: Transitions, where: str, drop_nonfinite: bool = False, from_file: bool = True
+    transitions: Transitions, where: str, drop_nonfinite: bool = False, from_file: bool = True, hint: str = DROP_HINT
 ) -> Transitions:
     """Refuse what nothing can be learned from, or say how to mend it. What was just played needs no suspicion."""
     bad = np.zeros(len(transitions), np.bool_)
@@ -122,13 +132,11 @@ def check_values(
         wrong = nonfinite_rows(getattr(transitions, name))
         if wrong.any() and not drop_nonfinite:
             count, first = int(wrong.sum()), int(np.argmax(wrong))
-            raise UserError(
-                f"{where}: NaN or infinity in {name}: {count} of {len(wrong)} rows, the first is row {first}; "
-                "leave them out with --drop-nonfinite (drop_nonfinite: true)"
-            )
+            what = TOO_LARGE if np.isfinite(getattr(transitions, name)[first]).all() else NONFINITE
+            raise UserError(f"{where}: {what} in {name}: {count} of {len(wrong)} rows, the first is row {first}{hint}")
         bad |= wrong
     if bad.any():
-        transitions = without(transitions, bad, "NaN or infinity")
+        transitions = without(transitions, bad, NONFINITE, where)
     if len(transitions) < 2:
         some = "only 1 transition" if len(transitions) else "no transitions"
         raise UserError(f"{where}: has {some}, at least 2 are needed")
@@ -147,7 +155,7 @@ def nonfinite_rows(array: Array) -> Array:
     if array.dtype.kind != "f":
         return answer
     for rows in blocks(array):
-        finite = np.isfinite(array[rows])
+        finite = np.abs(array[rows]) <= LARGEST  # false for NaN too
         answer[rows] = ~finite.reshape(len(finite), -1).all(1)
     return answer
 
@@ -165,7 +173,15 @@ def _suspicions(transitions: Transitions) -> list[str]:
             f"every trajectory ends in a terminal state after {lengths[0]} steps: if that is a time limit, it belongs "
             "into timeouts"
         )
-    breaks = broken(transitions.obs, transitions.next_obs) & ~(terminated | truncated)
+    apart = broken(transitions.obs, transitions.next_obs)
+    limits = (truncated & ~terminated)[:-1]
+    run_over = int((limits & ~apart[:-1]).sum())
+    if run_over > limits.sum() / 2:
+        found.append(
+            f"at {run_over} of {int(limits.sum())} time limits the next observation is that of the next row: if "
+            "another episode begins there, values run on into it"
+        )
+    breaks = apart & ~(terminated | truncated)
     if breaks.any():
         found.append(
             f"in {int(breaks.sum())} rows the next observation is not that of the next row, and no end is marked there"

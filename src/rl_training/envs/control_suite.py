@@ -81,7 +81,7 @@ class ControlSuite(gym.Wrapper[Any, Any, Any, Any]):
 
     def render_sized(self, height: int, width: int) -> Any:
         """Drawn in this size, as in the papers: not drawn larger and shrunk."""
-        # Without a GPU the suite's shadows of 2048 are half of the time, for one pixel in a thousand of a small picture.
+        # Without a GPU the suite's shadows of 2048 are half the time, for one pixel in a thousand of a small picture.
         quality = self.physics.model.vis.quality
         quality.shadowsize = min(quality.shadowsize, SHADOW_TEXELS)
         return self._picture(height=height, width=width)

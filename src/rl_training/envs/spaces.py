@@ -60,7 +60,9 @@ class ObservationCodec:
         """Many observations of the environment at once: the same as `encode` row by row."""
         if self.one_hot:
             start = int(self.space.start)  # type: ignore[attr-defined]
-            return np.eye(self.one_hot, dtype=self.dtype)[observations.astype(np.int64) - start]
+            rows = np.zeros((len(observations), self.one_hot), self.dtype)
+            rows[np.arange(len(rows)), observations.astype(np.int64) - start] = 1
+            return rows
         return observations.reshape(len(observations), *self.shape).astype(self.dtype, copy=False)
 
     def decode_rows(self, rows: NDArray[Any]) -> NDArray[Any]:
@@ -136,6 +138,8 @@ def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
 def space_from_dict(values: dict[str, Any]) -> spaces.Space[Any]:
     """The inverse. The description may come from any file: how much memory its bounds take is looked at first."""
     if values["kind"] == "discrete":
+        if not 0 < int(values["n"]) <= MAX_SPACE:
+            raise ValueError(f"a space of {shown(values['n'])} choices is not supported")
         return spaces.Discrete(int(values["n"]), start=int(values["start"]))
     size = math.prod(values["shape"])
     if not 0 < size <= MAX_SPACE or any(len(values[name]) not in (1, size) for name in ("low", "high")):

@@ -52,11 +52,14 @@ class DefaultExperimentManager:
         env_factory: EnvFactory | None = None,
         show_progress: bool = True,
         online: bool = False,
+        offline: bool = False,
         force: bool = False,
+        data: Sequence[str | Path] = (),
     ) -> PreparedRun:
         return PreparedRun(
             partial(
                 resume_training, checkpoint, total_timesteps, output_dir, eval_episodes, run_suffix, callbacks,
-                env_id=env_id, env_factory=env_factory, show_progress=show_progress, online=online, force=force,
+                env_id=env_id, env_factory=env_factory, show_progress=show_progress, online=online, offline=offline,
+                force=force, data=data,
             )
         )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 from rl_training.core.checks import UserError
 from rl_training.data.loaders import load_transitions
 from rl_training.data.offline_dataset import TransitionDataset
-from rl_training.data.storage import MEMORY_SHARE, Array, blocks
+from rl_training.data.storage import MEMORY_SHARE, Array, allocate, blocks, share_beside
 from rl_training.data.transitions import Transitions
 from rl_training.envs.spaces import ActionCodec, ObservationCodec
 from rl_training.runtime.replay_data import is_run, load_replay
@@ -18,9 +18,12 @@ ROUNDING = 1e-5  # of the library's [-1, 1]: what an action may be outside its b
 
 
 def load_data(path: str | Path, *, drop_nonfinite: bool = False, memory_share: float = MEMORY_SHARE) -> Transitions:
-    """Any data set: npz, HDF5, a local Minari set (path or id), or the replay of a run or checkpoint."""
+    """Any data set: npz, HDF5, a local Minari set (path or id), or the replay of a run or checkpoint.
+
+    What is larger than `memory_share` of the free memory is mapped from the disk; a replay is refused then.
+    """
     if is_run(Path(path)):
-        return load_replay(Path(path))
+        return load_replay(Path(path), drop_nonfinite, memory_share)
     return load_transitions(path, drop_nonfinite=drop_nonfinite, memory_share=memory_share)
 
 
@@ -35,18 +38,31 @@ def training_data(
     _check_observations(transitions, observation, where)
     actions = _discrete_actions if action.discrete else _continuous_actions
     return TransitionDataset(
-        obs=observation.encode_rows(transitions.obs),
+        obs=_encoded(transitions.obs, observation, where),
         actions=actions(transitions, action, where, clip_actions),
         rewards=transitions.rewards,
-        next_obs=observation.encode_rows(transitions.next_obs),
+        next_obs=_encoded(transitions.next_obs, observation, where),
         dones=transitions.terminated,
         truncations=transitions.truncated,
     )
 
 
+def _encoded(array: Array, observation: ObservationCodec, where: str) -> Array:
+    """The library's observations; those that are so already are not copied."""
+    if not observation.one_hot and array.dtype == observation.dtype:
+        return observation.encode_rows(array)
+    layout = {"observations": ((len(array), *observation.shape), observation.dtype)}
+    encoded = allocate(layout, where, share_beside(array))["observations"]
+    for rows in blocks(encoded):
+        encoded[rows] = observation.encode_rows(array[rows])
+    return encoded
+
+
 def _check_observations(transitions: Transitions, observation: ObservationCodec, where: str) -> None:
     space, obs = observation.space, transitions.obs
-    if obs.shape[1:] != space.shape:
+    # A space of a single number has no axes, where a file of single numbers has one.
+    single = not observation.one_hot and {obs.shape[1:], space.shape} == {(), (1,)}
+    if obs.shape[1:] != space.shape and not single:
         raise UserError(f"{where}: observations are of shape {obs.shape[1:]}, the environment's are {space.shape}")
     if observation.is_image and obs.dtype != np.uint8:
         raise UserError(f"{where}: images must be uint8, got {obs.dtype}")
@@ -73,10 +89,12 @@ def _continuous_actions(transitions: Transitions, action: ActionCodec, where: st
     actions = transitions.actions
     if transitions.discrete or actions.shape[1] != action.dim:
         raise UserError(f"{where}: actions are {actions.dtype} {actions.shape}, the environment has {action.space}")
-    scaled = np.empty(actions.shape, np.float32)
+    layout = {"actions": (actions.shape, np.dtype(np.float32))}
+    scaled = allocate(layout, where, share_beside(actions))["actions"]
+    outside = np.zeros(len(actions), np.bool_)
     for rows in blocks(actions):
         scaled[rows] = action.from_env(actions[rows])
-    outside = np.asarray((np.abs(scaled) > 1 + ROUNDING).any(1))
+        outside[rows] = (np.abs(scaled[rows]) > 1 + ROUNDING).any(1)
     if not clip_actions:
         hint = "; clip them with --clip-actions (clip_actions: true)"
         _refuse(outside, actions, f"{where}: actions must be in {action.space}", hint)

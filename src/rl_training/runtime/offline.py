@@ -19,7 +19,7 @@ from rl_training.data.summary import trajectory_returns
 from rl_training.data.transitions import Transitions, joined
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvSource
-from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict
+from rl_training.envs.spaces import MAX_SPACE, ActionCodec, ObservationCodec, env_shape, space_from_dict
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.resources import find_packaged_asset
 from rl_training.runtime.agents import load_agent
@@ -125,19 +125,31 @@ def own_spaces(transitions: Transitions, where: str) -> tuple[ObservationCodec, 
     """As the data set tells them; else any observation, and actions in [-1, 1] or the choices that were seen."""
     try:
         if transitions.observation_space is not None and transitions.action_space is not None:
-            spaces = [space_from_dict(one) for one in (transitions.observation_space, transitions.action_space)]
-            return ObservationCodec(spaces[0]), ActionCodec(spaces[1])
+            told = [space_from_dict(one) for one in (transitions.observation_space, transitions.action_space)]
+            if _unbounded(told[1]):  # how formats write bounds that nobody knows
+                told[1] = _seen_actions(transitions.actions, where)
+            return ObservationCodec(told[0]), ActionCodec(told[1])
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, AssertionError) as error:
         raise UserError(f"{where}: its spaces cannot be used: {error}") from error
-    obs, actions = transitions.obs, transitions.actions
+    obs = transitions.obs
     low, high = (0, 255) if obs.dtype == np.uint8 else (-np.inf, np.inf)
     kind: Any = np.uint8 if obs.dtype == np.uint8 else np.float32
     observation = gymnasium.spaces.Box(low, high, obs.shape[1:] or (1,), kind)
-    if transitions.discrete:
-        if actions.min() < 0:
-            raise UserError(f"{where}: actions must be >= 0 where no environment tells more, got {actions.min()}")
-        return ObservationCodec(observation), ActionCodec(gymnasium.spaces.Discrete(int(actions.max()) + 1))
-    return ObservationCodec(observation), ActionCodec(gymnasium.spaces.Box(-1.0, 1.0, actions.shape[1:], np.float32))
+    return ObservationCodec(observation), ActionCodec(_seen_actions(transitions.actions, where))
+
+
+def _unbounded(space: gymnasium.Space[Any]) -> bool:
+    return isinstance(space, gymnasium.spaces.Box) and not np.isfinite([space.low, space.high]).any()
+
+
+def _seen_actions(actions: Array, where: str) -> gymnasium.Space[Any]:
+    if actions.ndim > 1:
+        return gymnasium.spaces.Box(-1.0, 1.0, actions.shape[1:], np.float32)
+    if actions.min() < 0:
+        raise UserError(f"{where}: actions must be >= 0 where no environment tells more, got {actions.min()}")
+    if actions.max() >= MAX_SPACE:
+        raise UserError(f"{where}: actions must be < {MAX_SPACE}, got {actions.max()}")
+    return gymnasium.spaces.Discrete(int(actions.max()) + 1)
 
 
 def observation_statistics(dataset: TransitionDataset) -> tuple[Array, Array]:

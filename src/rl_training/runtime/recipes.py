@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 
 from rl_training.core.checks import UserError, require
 from rl_training.core.machine import free_memory, gibibytes
 from rl_training.core.rng import stream
-from rl_training.data.replay_buffer import Array, ReplayBuffer, replay_bytes
-from rl_training.data.storage import MEMORY_SHARE
+from rl_training.data.storage import MEMORY_SHARE, Array, layout_bytes
 from rl_training.data.transitions import Transitions, check_values
 from rl_training.envs.factory import EnvSource
-from rl_training.envs.spaces import ActionCodec
+from rl_training.envs.spaces import ActionCodec, space_to_dict
 from rl_training.envs.vector import SeededEnvs
 from rl_training.runtime.agents import Agent
 from rl_training.runtime.fitting import check_agent
-from rl_training.runtime.off_policy import step_and_store
-from rl_training.runtime.replay_data import replay_transitions
 
 Policy = Callable[[Array, np.random.Generator, ActionCodec], Array]
 Watcher = Callable[[int], None]
@@ -52,19 +50,45 @@ def _record(source: EnvSource, size: int, seed: int, act: Policy, watch: Watcher
     require(size >= 2, "dataset_size", f">= 2, got {size}")
     envs = SeededEnvs(source, [seed], num_envs=1, stream="data")
     with closing(envs):
-        needed, room = replay_bytes(envs.shape, 1, size), int(MEMORY_SHARE * free_memory())
+        _keep_precision(envs)
+        first = _row(envs, envs.action.draw(stream(seed, "data"), 1))
+        layout = {name: ((size, *row.shape[1:]), row.dtype) for name, row in first.items()}
+        needed, room = layout_bytes(layout), int(MEMORY_SHARE * free_memory())
         if needed > room:
             raise UserError(
                 f"dataset_size {size} needs {gibibytes(needed)}, {gibibytes(room)} are there for it; "
                 f"at most {int(size * room / needed)} fit"
             )
-        replay = ReplayBuffer(envs.shape, capacity=size, num_envs=1, seeds=1)
+        arrays: dict[str, Any] = {name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()}
         envs.reset_all()
         for step in range(size):
-            actions = act(envs.obs, stream(seed, "data", step), envs.action)
-            step_and_store(envs, replay, actions[None])
+            actions = act(envs.obs.astype(envs.observation.dtype), stream(seed, "data", step), envs.action)
+            envs.step(actions)
+            for name, row in _row(envs, actions).items():
+                arrays[name][step] = row[0]
             envs.advance()
             if watch is not None:
                 watch(step + 1)
-        made = replay_transitions(replay.read(0, size), 1, envs.observation, envs.action, source.env_id)
-    return check_values(made, f"the recording of {source.env_id}", from_file=False)
+        spaces = space_to_dict(envs.observation.space), space_to_dict(envs.action.space)
+    arrays["truncated"][-1] |= ~arrays["terminated"][-1]  # the end of the recording is an end
+    made = Transitions(**arrays, env_id=source.env_id, observation_space=spaces[0], action_space=spaces[1])
+    return check_values(made, f"the recording of {source.env_id}", from_file=False, hint="")
+
+
+def _keep_precision(envs: SeededEnvs) -> None:
+    """A learner's float32 would round what the environment says; a number's one-hot code loses nothing."""
+    if not envs.observation.one_hot:
+        envs.obs, envs.next_obs = (np.zeros(envs.obs.shape, envs.observation.space.dtype) for _ in range(2))
+    envs.rewards = np.zeros(envs.size, np.float64)
+
+
+def _row(envs: SeededEnvs, actions: Array) -> dict[str, Array]:
+    """The step that was just taken, in the environment's own shapes, units and dtypes."""
+    return {
+        "obs": envs.observation.decode_rows(envs.obs),
+        "actions": envs.action.to_env(actions),
+        "rewards": envs.rewards,
+        "next_obs": envs.observation.decode_rows(envs.next_obs),
+        "terminated": envs.terminated,
+        "truncated": envs.truncated,
+    }

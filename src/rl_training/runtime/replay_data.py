@@ -9,7 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rl_training.data.replay_buffer import field_layout
+from rl_training.core.checks import UserError, one_line
+from rl_training.core.machine import free_memory, gibibytes
+from rl_training.core.types import EnvShape
+from rl_training.data.replay_buffer import field_layout, replay_bytes
+from rl_training.data.storage import MEMORY_SHARE
 from rl_training.data.transitions import Transitions, check_values
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict, space_to_dict
 from rl_training.experiment.checkpointing import Checkpoint, DamagedCheckpoint
@@ -24,7 +28,7 @@ def is_run(path: Path) -> bool:
     return path.is_dir() and any((path / name).exists() for name in ("run.json", "manifest.json", "checkpoints"))
 
 
-def load_replay(path: Path) -> Transitions:
+def load_replay(path: Path, drop_nonfinite: bool = False, memory_share: float = MEMORY_SHARE) -> Transitions:
     """Everything that is in the replay of a run's newest checkpoint, or of one checkpoint, of all its seeds."""
     checkpoint, notes = find_checkpoint(path)
     state = checkpoint.state
@@ -34,9 +38,19 @@ def load_replay(path: Path) -> Transitions:
         action = ActionCodec(space_from_dict(state["action_space"]))
     except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise unfit(checkpoint.path, error) from error
+    _check_room(checkpoint, len(config.seed_list), env_shape(observation, action), memory_share)
     rows = _segments(checkpoint, len(config.seed_list), config.num_envs, observation, action)
-    made = replay_transitions(rows, config.num_envs, observation, action, config.env_id, tuple(notes))
-    return check_values(made, str(path), from_file=False)
+    made = replay_transitions(rows, config.num_envs, observation, action, one_line(config.env_id), tuple(notes))
+    return check_values(made, str(path), drop_nonfinite, from_file=False)
+
+
+def _check_room(checkpoint: Checkpoint, seeds: int, shape: EnvShape, memory_share: float) -> None:
+    rows = sum(stop - start for start, stop in map(segment_rows, checkpoint.names("replay_")))
+    needed, room = replay_bytes(shape, seeds, rows), int(memory_share * free_memory())
+    if needed > room and not shape.is_image:  # images are refused for another reason
+        raise UserError(
+            f"{checkpoint.path}: its replay needs {gibibytes(needed)} of memory, {gibibytes(room)} are there for it"
+        )
 
 
 def _segments(
@@ -79,10 +93,13 @@ def replay_transitions(
     # The episode that was open when the recording ended goes on in no other environment's rows.
     last = np.arange(count // num_envs - 1, seeds * count, count // num_envs)
     arrays["truncated"][last] |= ~arrays["terminated"][last]
+    space = space_to_dict(observation.space)
+    if space["kind"] == "box":
+        space["dtype"] = arrays["obs"].dtype.name  # what the replay kept, which may be less than was observed
     return Transitions(
         **arrays,
         env_id=env_id,
-        observation_space=space_to_dict(observation.space),
+        observation_space=space,
         action_space=space_to_dict(action.space),
         notes=notes,
     )

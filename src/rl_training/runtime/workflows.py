@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.algorithms.offline import OfflineSettings
+from rl_training.algorithms.offline import OfflineSettings, settled_path
 from rl_training.core.checks import UserError, require
 from rl_training.core.d4rl import normalized_score
 from rl_training.core.types import TrainResult
@@ -28,6 +28,8 @@ from rl_training.runtime.choices import choose
 from rl_training.runtime.closing import record_video
 from rl_training.runtime.evaluate import FRESH_EPISODES, evaluate
 from rl_training.runtime.fitting import check_agent, parse_settings
+
+STAY_OFFLINE = "; with --offline it goes on offline"
 
 
 def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvFactory | None = None) -> EnvSource:
@@ -109,12 +111,15 @@ def resume_training(
     env_factory: EnvFactory | None = None,
     show_progress: bool = True,
     online: bool = False,
+    offline: bool = False,
     force: bool = False,
+    data: Sequence[str | Path] = (),
 ) -> TrainResult:
     """Go on from a run directory or checkpoint, in the same directory unless `output_dir` or `run_suffix` is given.
 
-    With `online`, an offline run that is done goes on in its environment, up to `total_timesteps`. With `force`, a
-    run goes on although its data set is another now.
+    With `online`, an offline run that is done goes on in its environment, up to `total_timesteps`; with `offline`, one
+    that does so already is refused. `data` says where the files of its data set are now. With `force`, a run goes on
+    although its data set is another now.
     """
     path = Path(path)
     if not path.exists():
@@ -141,8 +146,12 @@ def resume_training(
         raise UserError(f"total_timesteps must be >= {step}, the checkpoint's step, got {total_timesteps}")
     config = trainer.with_changes(config, **record.asked if record else {})
     source = env_source(config, env_id, env_factory)
-    if online and total_timesteps is not None:
-        config = _online(config, step)
+    if data:
+        config = _with_data(config, data)
+    if offline and getattr(parse_settings(config)[1], "offline_steps", 0) is not None:
+        raise UserError("this run learns in its environment: it cannot go on offline (--offline)")
+    if online:
+        config = _online(config, step, total_timesteps, env_id)
     config = trainer.with_changes(
         config,
         total_timesteps=total_timesteps,
@@ -180,17 +189,30 @@ def resume_training(
     )
 
 
-def _online(config: TrainConfig, step: int) -> TrainConfig:
+def _with_data(config: TrainConfig, data: Sequence[str | Path]) -> TrainConfig:
+    """The run with its data set elsewhere; that it is the same one is seen from its SHA-256."""
+    _, settings = parse_settings(config)
+    if not isinstance(settings, OfflineSettings) or settings.dataset_kind != "file":
+        raise UserError("data (--data) is for a run whose data set is a file; this one's is not")
+    paths = [settled_path(path) for path in data]
+    return replace(config, algo_kwargs={**config.algo_kwargs, "dataset_path": paths[0] if len(paths) == 1 else paths})
+
+
+def _online(config: TrainConfig, step: int, total_timesteps: int | None, env_id: str | None) -> TrainConfig:
     """An offline run that is done, with the steps beyond it in its environment; any other run as it is."""
     cls, settings = parse_settings(config)
     if not isinstance(settings, OfflineSettings) or settings.offline_steps is not None:
         return config
+    if not cls.learns_online and env_id == config.env_id and ":" in env_id:
+        return config  # its module had to be named again: that can have meant nothing else
     if not cls.learns_online:
-        raise UserError(f"{cls.name} cannot go on online: it learns nothing from what it plays itself")
+        raise UserError(f"{cls.name} cannot go on online: it learns nothing from what it plays itself{STAY_OFFLINE}")
+    if total_timesteps is None:
+        raise UserError(f"total_timesteps must be given to go on online, above {config.total_timesteps}")
     if step < config.total_timesteps:
         raise UserError(
             f"the offline run is at update {step} of {config.total_timesteps}; "
-            "resume it to its end first (without --total-timesteps)"
+            f"resume it to its end first (without --total-timesteps){STAY_OFFLINE}"
         )
     return replace(config, algo_kwargs={**config.algo_kwargs, "offline_steps": step})
 
