@@ -38,7 +38,8 @@ class OfflineSettings(OffPolicySettings):
         for kind, name in (("file", "dataset_path"), ("policy", "dataset_agent")):
             given = getattr(self, name) is not None
             require(given or self.dataset_kind != kind, name, f"given when dataset_kind is {kind}")
-            require(not given or self.dataset_kind == kind, "dataset_kind", f"{kind} when {name} is given")
+            how = f"{kind} when {name} is given (`{name}: null` takes it back)"
+            require(not given or self.dataset_kind == kind, "dataset_kind", how)
         require(self.dataset_path != (), "dataset_path", "at least one path")
 
     @property
