@@ -221,12 +221,8 @@ class Learner:
 
     def _batch_tensor(self, name: str, value: Any) -> Tensor:
         tensor = torch.as_tensor(value, device=self.device)
-        if name in (
-            "rewards",
-            "dones",
-            "weights",
-            "discounts",
-        ):  # a (batch, 1) column would broadcast to (batch, batch) without a word
+        # A (batch, 1) column would broadcast to (batch, batch) without a word.
+        if name in ("rewards", "dones", "weights", "discounts"):
             return tensor.float().reshape(-1)
         keep = (name == "actions" and self.discrete_actions) or tensor.dtype == torch.uint8
         return tensor if keep and name in ("actions", "obs", "next_obs") else tensor.float()

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.algorithms.base import ROW_ERRORS, Batch, Metrics
-from rl_training.algorithms.dqn import DQN, MOST_OUTPUTS, DQNSettings, value_terms
+from rl_training.algorithms.dqn import DQN, DQNSettings, value_terms
 from rl_training.algorithms.losses import categorical_projection, chosen, td_target
+from rl_training.algorithms.settings import MAX_OUTPUTS
 from rl_training.core.checks import require
 from rl_training.core.fields import at_least, setting, within
 from rl_training.core.types import EnvShape
@@ -22,7 +23,7 @@ FARTHEST = 1e30  # atoms are float32
 @dataclass(frozen=True)
 class C51Settings(DQNSettings):
     # Defaults: the paper's 51 atoms from -10 to 10 (for clipped rewards); the rest as in DQN.
-    num_atoms: int = setting(51, at_least(2, MOST_OUTPUTS))
+    num_atoms: int = setting(51, at_least(2, MAX_OUTPUTS))
     v_min: float = setting(-10.0, within(-FARTHEST, FARTHEST))
     v_max: float = setting(10.0, within(-FARTHEST, FARTHEST))
 

@@ -28,8 +28,6 @@ from rl_training.core.schedules import linear
 from rl_training.core.types import EnvShape
 from rl_training.models.mlp_q_network import MLPQNetwork
 
-MOST_OUTPUTS = 2000  # atoms or quantiles of an action: every one meets every other of the target
-
 
 @dataclass(frozen=True)
 class DQNSettings(OffPolicySettings):
@@ -66,13 +64,10 @@ def value_terms(q: Tensor, target: Tensor, row_losses: Tensor, batch: Batch) -> 
 
 
 def dqn_loss(values: Batch) -> Metrics:
-    """From `q_values` (batch, actions), `actions`, `target_values` (batch,): the Huber loss and what it is made of.
-
-    With `weights` (batch,) the loss is their weighted mean.
-    """
-    values = {**as_rows(values), "q_values": values["q_values"]}  # of a single action a column too, which stays one
-    q, target = chosen(values["q_values"], values["actions"]), values["target_values"]
-    return value_terms(q, target, huber(q - target), values)
+    """The Huber loss and its parts, from `q_values` (batch, actions), `actions`, `target_values`, perhaps `weights`."""
+    rows = as_rows(values)  # but for the values, which of a single action are a column too
+    q, target = chosen(values["q_values"], rows["actions"]), rows["target_values"]
+    return value_terms(q, target, huber(q - target), rows)
 
 
 class DQN(Learner):

@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from rl_training.algorithms.base import ROW_ERRORS, Batch, Metrics
-from rl_training.algorithms.dqn import DQN, MOST_OUTPUTS, DQNSettings, value_terms
+from rl_training.algorithms.dqn import DQN, DQNSettings, value_terms
 from rl_training.algorithms.losses import chosen, quantile_huber, td_target
+from rl_training.algorithms.settings import MAX_OUTPUTS
 from rl_training.core.fields import above, at_least, setting
 from rl_training.core.types import EnvShape
 from rl_training.models.mlp_qr_q_network import MLPQRQNetwork
@@ -18,7 +19,7 @@ from rl_training.models.mlp_qr_q_network import MLPQRQNetwork
 @dataclass(frozen=True)
 class QRDQNSettings(DQNSettings):
     # Defaults: the paper's 200 quantiles and kappa 1; the rest as in DQN.
-    num_quantiles: int = setting(200, at_least(1, MOST_OUTPUTS))
+    num_quantiles: int = setting(200, at_least(1, MAX_OUTPUTS))
     kappa: float = setting(1.0, above(0))
 
 

@@ -13,6 +13,7 @@ from rl_training.models.cnn.encoders import PRECISIONS
 MAX_LAYERS = 100
 MAX_UPDATES = 10_000  # their batches are drawn together
 MAX_N_STEP = 1000  # each step of a return is a look into the replay
+MAX_OUTPUTS = 2000  # atoms or quantiles of an action: every one meets every other of the target
 
 
 @dataclass(frozen=True)

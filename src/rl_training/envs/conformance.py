@@ -12,8 +12,9 @@ from rl_training.core.rng import stream
 from rl_training.core.types import EnvShape
 from rl_training.envs.factory import Env, EnvSource
 from rl_training.envs.native import native_state
+from rl_training.envs.pixels import is_flag, is_number
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape
-from rl_training.envs.wrappers import episode_limit, image_stack
+from rl_training.envs.wrappers import episode_limit, image_stack, image_wrapper
 
 PROBE_STEPS = 12
 SMALLEST_IMAGE = 32  # pixels a side; what is smaller may be a board, which a vector can stand for
@@ -49,10 +50,9 @@ def _refuse_other_images(observation: ObservationCodec, name: str) -> None:
     shape = observation.space.shape or ()
     flat = len(shape) == 2 and observation.space.dtype == np.uint8
     if not observation.is_image and (flat or len(shape) > 2) and sorted(shape)[-2] >= SMALLEST_IMAGE:
-        wrapper = "atari" if name.startswith("ALE/") else "pixels"
         raise UserError(
             f"environment {name!r}: its observations are {observation.space.dtype} {shape}, and images must be uint8 "
-            f"(channels, height, width); env_kwargs.wrappers.{wrapper} gives them"
+            f"(channels, height, width); {image_wrapper(name)} gives them"
         )
 
 
@@ -71,9 +71,9 @@ def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: s
                 f"got {_shown(answer)}"
             )
         obs, reward, terminated, truncated, _ = answer
-        if not isinstance(reward, (int, float, np.integer, np.floating)) or not np.isfinite(reward):
+        if not is_number(reward) or not np.isfinite(reward):
             raise UserError(f"environment {name!r}: step must return a finite number as reward, got {reward!r}")
-        if not all(isinstance(flag, (bool, np.bool_)) for flag in (terminated, truncated)):
+        if not (is_flag(terminated) and is_flag(truncated)):
             raise UserError(
                 f"environment {name!r}: step must return booleans for terminated and truncated, "
                 f"got {terminated!r} and {truncated!r}"

@@ -153,8 +153,15 @@ def sound(answer: Any) -> bool:
     """Whether a step is what Gymnasium asks for. If not it is passed on, for the check before training to refuse."""
     if not (isinstance(answer, tuple) and len(answer) == 5):
         return False
-    number = isinstance(answer[1], (int, float, np.integer, np.floating))
-    return number and all(isinstance(flag, (bool, np.bool_)) for flag in answer[2:4])
+    return is_number(answer[1]) and all(map(is_flag, answer[2:4]))
+
+
+def is_number(reward: Any) -> bool:
+    return isinstance(reward, (int, float, np.integer, np.floating))
+
+
+def is_flag(value: Any) -> bool:
+    return isinstance(value, (bool, np.bool_))
 
 
 def said(error: BaseException) -> str:

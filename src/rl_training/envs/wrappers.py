@@ -87,6 +87,11 @@ class Wrappers:
         return env
 
 
+def image_wrapper(env_id: str) -> str:
+    """What makes images of this environment, as the config writes it."""
+    return f"env_kwargs.wrappers.{'atari' if env_id.startswith('ALE/') else 'pixels'}"
+
+
 def parse_wrappers(values: Any) -> Wrappers:
     """From the config, or a ConfigError with every problem in it."""
     if values is None:

@@ -19,7 +19,7 @@ from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
-from rl_training.envs.wrappers import parse_wrappers
+from rl_training.envs.wrappers import image_wrapper, parse_wrappers
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import TrainConfig, located
 from rl_training.experiment.yaml_loading import LoadedYaml
@@ -63,10 +63,10 @@ def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner],
     return config, cls, settings
 
 
-def check_fit(cls: type[Learner], shape: EnvShape, env_id: str, settings: OffPolicySettings) -> None:
-    """The algorithm against the environment's spaces, with the algorithms that would fit."""
+def check_fit(cls: type[Learner], shape: EnvShape, env_id: str, settings: OffPolicySettings) -> int:
+    """The algorithm against the environment's spaces, with the algorithms that would fit; how many weights it has."""
     others = [learner_class(name) for name in algorithm_names()]
-    wrapper = f"env_kwargs.wrappers.{'atari' if env_id.startswith('ALE/') else 'pixels'}"
+    wrapper = image_wrapper(env_id)
     if cls.discrete_actions != shape.discrete:
         has = f"Discrete({shape.action_dim})" if shape.discrete else f"Box({shape.action_dim},)"
         needs = "Discrete" if cls.discrete_actions else "Box"
@@ -87,7 +87,7 @@ def check_fit(cls: type[Learner], shape: EnvShape, env_id: str, settings: OffPol
         raise UserError(f"augmentation_pad must be less than the images' size {shape.obs_shape[1:]}, got {pad}")
     try:
         with torch.device("meta"):  # nothing is allocated: the network says what does not fit it
-            cls.build_model(shape, settings)
+            return sum(weight.numel() for weight in cls.build_model(shape, settings).parameters())
     except (RuntimeError, OverflowError) as error:  # of a size that no machine has
         raise UserError(f"networks of these sizes cannot be made: {str(error).partition(chr(10))[0]}") from error
 

@@ -46,12 +46,10 @@ def _priority_alpha(settings: OffPolicySettings) -> float | None:
 
 
 def check_learner_memory(
-    cls: type[Learner], config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str
+    weights: int, config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str
 ) -> None:
     """Refuse networks and batches of which the least that they need is not there."""
     seeds, free = len(config.seed_list), _free(device)
-    with torch.device("meta"):  # nothing is allocated
-        weights = sum(weight.numel() for weight in cls.build_model(shape, settings).parameters())
     row = 4 * (2 * shape.obs_dim + shape.action_dim + sum(settings.hidden_sizes))
     for what, needed in (
         (f"networks of {weights} weights", BYTES_OF_A_WEIGHT * weights * seeds),

@@ -94,9 +94,9 @@ def train(
     offline = prepare_offline(settings, source) if isinstance(settings, OfflineSettings) else None
     checked = offline or check_environment(source)
     shape = checked.shape
-    check_fit(cls, shape, config.env_id, settings)
+    weights = check_fit(cls, shape, config.env_id, settings)
     choices = choose(config, settings, shape)
-    check_learner_memory(cls, config, settings, shape, choices.device)
+    check_learner_memory(weights, config, settings, shape, choices.device)
     if _plays(settings):
         check_memory(config, settings, shape, choices.device)
     if offline is not None:
