@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from rl_training.engine import drawing
 from rl_training.engine.compilation import compile_once
+from rl_training.engine.denormals import flushed_denormals
 from rl_training.engine.gradients import entry, phase_gradients
 from rl_training.engine.groups import Layout
 from rl_training.engine.metrics import MetricSums
@@ -60,6 +62,7 @@ class Engine:
         self.first_bad = torch.full((len(self.seeds),), -1, dtype=torch.int64, device=device)
         self.seed_tensor = torch.tensor(self.seeds, dtype=torch.int64, device=device)
         self.metrics = MetricSums(len(self.phases), len(self.seeds), device)
+        self.arithmetic = flushed_denormals if device.type == "cpu" else nullcontext
         self.programs: dict[Any, Callable[..., Any]] = {}  # compiled or captured: they hold the tensors of this object
         self._views = self._make_views()
         self._first_seed: Groups = entry(self._views, 0)
@@ -153,7 +156,8 @@ class Engine:
         if not self.metrics.names:
             self.learn_metric_names(batch, noise)
         pattern = pattern or self.pattern(self.update_count + 1)
-        self._program(pattern, batch)(batch, noise)
+        with self.arithmetic():
+            self._program(pattern, batch)(batch, noise)
         self.count(pattern)
 
     def count(self, pattern: Pattern) -> None:

@@ -28,7 +28,8 @@ class Training:
         if self.engine.device.type == "cuda":
             self._train_captured(source, count, batch_size, specs)
         elif self.engine.compiled or source.priorities is not None:
-            self._train_drawn(source, count, batch_size, specs)
+            with self.engine.arithmetic():
+                self._train_drawn(source, count, batch_size, specs)
         else:
             batches = source.gather(self.engine.host_indices(source.size, count, batch_size))
             for number in range(count):
