@@ -10,6 +10,8 @@ DEFAULTS = {
     "dqn": {"double": False, "dueling": False, "n_step": 1, "prioritized": False, "noisy": False},
     "c51_dqn": {"num_atoms": 51},
     "qr_dqn": {"num_quantiles": 200},
+    "iqn": {"num_quantiles": 64, "num_target_quantiles": 64, "num_policy_quantiles": 32, "num_cosines": 64,
+            "kappa": 1.0},
     "rainbow_dqn": {"double": True, "dueling": True, "n_step": 3, "prioritized": True, "noisy": True},
     "sac": {"tau": 0.005, "alpha": "auto", "initial_alpha": 1.0, "num_critics": 2, "batch_size": 256,
             "learning_rate": 3e-4},

@@ -16,7 +16,7 @@ def test_train_dqn_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -
 
 
 def test_train_dqn_refuses_another_algorithms_config(quick_config, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="algo must be dqn or c51_dqn or qr_dqn or rainbow_dqn, got"):
+    with pytest.raises(UserError, match="algo must be dqn or c51_dqn or qr_dqn or iqn or rainbow_dqn, got"):
         train_dqn(quick_config("sac", tmp_path))
 
 

@@ -243,7 +243,7 @@ class BrightOrDark(gym.Env[np.ndarray, int]):
         return self._image(), float(action == self.bright), True, False, {}
 
 
-@pytest.mark.parametrize("algo", ["dqn", "rainbow_dqn"])
+@pytest.mark.parametrize("algo", ["dqn", "iqn", "rainbow_dqn"])
 def test_values_are_learned_from_images(algo: str, tmp_path: Path) -> None:
     settings = {
         "hidden_sizes": (16,),
@@ -268,7 +268,7 @@ def dot_config(quick_config: Any, algo: str, path: Path, algo_kwargs: Any = None
     return quick_config(algo, path, {"hidden_sizes": (8,), **(algo_kwargs or {})}, **{**env, **changes})
 
 
-@pytest.mark.parametrize("algo", ["dqn", "rainbow_dqn"])
+@pytest.mark.parametrize("algo", ["dqn", "iqn", "rainbow_dqn"])
 def test_a_seed_among_many_learns_from_images_as_alone(algo: str, quick_config: Any, tmp_path: Path) -> None:
     def run(*seeds: int) -> Any:
         settings = {"batch_size": 7, "n_step": 2, "learning_starts": 60}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rl_training.algorithms.drq import DrQ, drq_loss
     from rl_training.algorithms.drqv2 import DrQv2, drqv2_loss
     from rl_training.algorithms.iql import IQL, iql_loss
+    from rl_training.algorithms.iqn import IQN
     from rl_training.algorithms.qr_dqn import QRDQN
     from rl_training.algorithms.rainbow_dqn import RainbowDQN
     from rl_training.algorithms.redq import REDQ, redq_loss
@@ -29,6 +30,7 @@ __all__ = [
     "CQL",
     "DQN",
     "IQL",
+    "IQN",
     "QRDQN",
     "REDQ",
     "SAC",

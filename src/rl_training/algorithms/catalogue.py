@@ -15,6 +15,7 @@ ALGORITHMS = {
     "dqn": "rl_training.algorithms.dqn:DQN",
     "c51_dqn": "rl_training.algorithms.c51_dqn:C51DQN",
     "qr_dqn": "rl_training.algorithms.qr_dqn:QRDQN",
+    "iqn": "rl_training.algorithms.iqn:IQN",
     "rainbow_dqn": "rl_training.algorithms.rainbow_dqn:RainbowDQN",
     "sac": "rl_training.algorithms.sac:SAC",
     "td3": "rl_training.algorithms.td3:TD3",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from rl_training.engine.phases import Batch
+from rl_training.models.parts import midpoints
 
 
 def as_rows(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,14 +54,15 @@ def huber(difference: Tensor, kappa: float = 1.0) -> Tensor:
     return F.relu(size - kappa) * kappa + 0.5 * size.clamp(max=kappa).square()
 
 
-def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float) -> Tensor:
+def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float, levels: Tensor | None = None) -> Tensor:
     """(batch, N) predicted quantiles against (batch, M) target samples: a loss for each row.
 
-    Dabney et al. 2018, eq. 10: sum over the predicted quantiles, mean over the target's.
+    Dabney et al. 2018, eq. 10: sum over the predicted quantiles, mean over the target's. The predictions are for
+    `levels` (batch, N), else for the middles of N equal shares.
     """
-    midpoints = (torch.arange(quantiles.shape[1], device=quantiles.device) + 0.5) / quantiles.shape[1]
+    levels = midpoints(quantiles.shape[1], quantiles.device) if levels is None else levels
     error = target.unsqueeze(1) - quantiles.unsqueeze(2)  # (batch, N, M)
-    weight = (midpoints.view(1, -1, 1) - (error.detach() < 0).float()).abs()
+    weight = (levels.unsqueeze(-1) - (error.detach() < 0).float()).abs()
     return (weight * huber(error, kappa) / kappa).mean(2).sum(1)
 
 

@@ -15,6 +15,10 @@ class QRDQN(ManagedAlgorithm):
     algo_name = "qr_dqn"
 
 
+class IQN(ManagedAlgorithm):
+    algo_name = "iqn"
+
+
 class RainbowDQN(ManagedAlgorithm):
     algo_name = "rainbow_dqn"
 

@@ -4,6 +4,7 @@ from rl_training.models.cnn.drq import CNNDrQModel
 from rl_training.models.cnn.drqv2 import CNNDrQv2Model
 from rl_training.models.mlp_c51_q_network import MLPC51QNetwork
 from rl_training.models.mlp_iql import MLPIQLModel
+from rl_training.models.mlp_iqn_q_network import MLPIQNQNetwork
 from rl_training.models.mlp_q_network import MLPQNetwork
 from rl_training.models.mlp_qr_q_network import MLPQRQNetwork
 from rl_training.models.mlp_redq import MLPREDQModel
@@ -16,6 +17,7 @@ __all__ = [
     "CNNDrQv2Model",
     "MLPC51QNetwork",
     "MLPIQLModel",
+    "MLPIQNQNetwork",
     "MLPQNetwork",
     "MLPQRQNetwork",
     "MLPREDQModel",

@@ -18,7 +18,7 @@ class DistributionalQNetwork(nn.Module):
 
     `dueling` (Wang et al. 2016): behind all hidden layers but the last, one stream gives the state's value and one
     the advantages, which are zero on average. `noisy` (Fortunato et al. 2018): every layer that does not read the
-    observation has noisy weights.
+    observation has noisy weights; with `reads_obs` false, none does.
     """
 
     def __init__(
@@ -29,6 +29,7 @@ class DistributionalQNetwork(nn.Module):
         outputs: int,
         dueling: bool = False,
         noisy: bool = False,
+        reads_obs: bool = True,
     ) -> None:
         super().__init__()
         self.obs_dim, self.action_dim, self.outputs = obs_dim, action_dim, outputs
@@ -37,7 +38,7 @@ class DistributionalQNetwork(nn.Module):
         shared = max(len(hidden_sizes) - 1, 0) if dueling else 0  # layers in front of the two streams
         layers = len(sizes) - shared
         # A network of one layer has no other place for its noise; an image is read by the convolutions.
-        reads = int(self.image is None and (shared > 0 or layers > 1))
+        reads = int(reads_obs and self.image is None and (shared > 0 or layers > 1))
         plain = layers if not noisy else reads * (not shared)
         self.trunk = DenseLayers(sizes[: shared + 1], reads if noisy else shared) if shared else None
         self.value = DenseLayers([*sizes[shared:], outputs], plain) if dueling else None

@@ -25,6 +25,11 @@ class SampledActions:
     logprobs: Tensor
 
 
+def midpoints(count: int, device: torch.device) -> Tensor:
+    """The levels of `count` quantiles, each in the middle of its share."""
+    return (torch.arange(count, device=device) + 0.5) / count
+
+
 def check_count(name: str, value: int, least: int = 1) -> None:
     require(isinstance(value, int) and value >= least, name, f"an integer >= {least}, got {value!r}")
 

@@ -1,0 +1,63 @@
+"""A network that gives the quantile of every action's return at whatever level it is asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from rl_training.core.checks import require
+from rl_training.models.cnn.encoders import NatureCNN
+from rl_training.models.mlp_q_network import DistributionalQNetwork
+from rl_training.models.noisy import DenseLayers
+from rl_training.models.parts import as_batch, check_count, midpoints
+
+
+class MLPIQNQNetwork(DistributionalQNetwork):
+    """(batch, obs) and (batch, levels) -> (batch, actions, levels), levels between 0 and 1.
+
+    The observation's features (the convolutions', or those of the first hidden layer) are multiplied by a level's, a
+    layer over `num_cosines` cosines of it; the other hidden layers are behind. Without levels: `num_policy_quantiles`
+    even ones, whose mean an action is worth.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int | Sequence[int],
+        action_dim: int,
+        hidden_sizes: Sequence[int] = (64, 64),
+        num_policy_quantiles: int = 32,
+        num_cosines: int = 64,
+        dueling: bool = False,
+        noisy: bool = False,
+    ) -> None:
+        check_count("num_policy_quantiles", num_policy_quantiles)
+        check_count("num_cosines", num_cosines)
+        if isinstance(obs_dim, int):
+            require(len(hidden_sizes) > 0, "hidden_sizes", "of at least one layer, which the levels multiply")
+            features, *behind = hidden_sizes
+        else:
+            features, behind = NatureCNN.features_of(obs_dim), list(hidden_sizes)
+        super().__init__(features, action_dim, behind, 1, dueling, noisy, reads_obs=False)
+        self.obs_dim, self.num_policy_quantiles, self.num_cosines = obs_dim, num_policy_quantiles, num_cosines
+        self.reader = DenseLayers([obs_dim, features], 1) if isinstance(obs_dim, int) else NatureCNN(obs_dim)
+        self.levels = DenseLayers([num_cosines, features], 1)
+
+    def forward(self, obs: Tensor, noise: Tensor | None = None, levels: Tensor | None = None) -> Tensor:
+        features = F.relu(self.reader(as_batch(obs) if isinstance(self.obs_dim, int) else obs))
+        if levels is None:
+            levels = midpoints(self.num_policy_quantiles, features.device).expand(len(features), -1)
+        steps = torch.arange(self.num_cosines, device=features.device)
+        cosines = torch.cos(math.pi * steps * levels.unsqueeze(-1))  # (batch, levels, cosines)
+        of_levels = F.relu(self.levels(cosines.flatten(0, 1))).unflatten(0, levels.shape)
+        rows = (features.unsqueeze(1) * of_levels).flatten(0, 1)
+        if noise is not None and noise.dim() > 1:  # one vector for each observation, the same at all its levels
+            noise = noise.unsqueeze(1).expand(-1, levels.shape[1], -1).flatten(0, 1)
+        values: Tensor = super().forward(rows, noise).squeeze(-1).unflatten(0, levels.shape)
+        return values.transpose(1, 2)
+
+    def action_values(self, obs: Tensor) -> Tensor:
+        return self(obs).mean(-1)  # type: ignore[no-any-return]

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rl_training.experiment.registry import get_algorithm_spec
+from rl_training.runtime.dqn_trainer import train_dqn
+
+
+@pytest.mark.parametrize("switch", [{}, {"double": True, "dueling": True, "n_step": 3}])
+def test_train_dqn_serves_iqn(switch: dict[str, object], quick_config, tmp_path: Path) -> None:
+    config = quick_config("iqn", tmp_path, total_timesteps=128, algo_kwargs=switch)
+    result = train_dqn(config, run_suffix="smoke")
+    assert result.metrics["gradient_steps"] == 108 and "eval_return_mean" in result.metrics
+    assert get_algorithm_spec("iqn").predict_fn(result.checkpoint_path, [0.0] * 4) in (0, 1)
