@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from rl_training.algorithms import DQN
 from rl_training.engine import denormals
 from rl_training.engine.denormals import flushed_denormals
-from rl_training.engine.engine import Engine
-from rl_training.engine.phases import Batch, Groups, Metrics, Noise, Phase
 
 pytestmark = pytest.mark.skipif(denormals._library is None, reason="torch's threads are not GNU OpenMP's here")
 TINY = 1e-40
@@ -48,15 +47,35 @@ def test_an_error_inside_brings_the_usual_arithmetic_back(threads: int) -> None:
     assert zeros() == 0
 
 
-def test_an_update_flushes_and_leaves_nothing_behind(threads: int) -> None:
-    # The loss is w * x with x below the normal floats: its gradient is x, so that Adam's mean shows what became of it.
-    def loss(groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        value = (groups["net"]["w"] * batch["x"]).sum()
-        return value, {"loss": value.detach()}
+class Tiny:
+    """Four transitions whose reward, and so the gradient of a network that says zero, is below the normal floats."""
 
-    phase = Phase(("net",), loss)
-    engine = Engine([phase], {"net": [{"w": torch.ones(4)}]}, seeds=[0], device=torch.device("cpu"))
-    engine.set_rates([0.1])
-    engine.update({"x": torch.full((1, 4), TINY)}, {})
-    assert engine.adam_mean["net"].view(torch.int32).eq(0).all()
+    size, priorities = 4, None
+
+    def gather(self, rows: Tensor) -> dict[str, Tensor]:
+        zeros, image = torch.zeros(rows.shape), torch.zeros(*rows.shape, 1)
+        actions, rewards = torch.zeros(rows.shape, dtype=torch.long), torch.full(rows.shape, TINY)
+        return {"obs": image, "next_obs": image, "actions": actions, "rewards": rewards, "dones": zeros}
+
+
+class Zero(nn.Module):
+    action_dim = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.zeros(1))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.value.expand(len(obs), 1)
+
+
+@pytest.mark.parametrize("way", ["update", "train"])
+def test_learning_flushes_and_leaves_nothing_behind(way: str, threads: int) -> None:
+    learner = DQN(q_network=Zero(), batch_size=4)
+    if way == "update":
+        learner.update(Tiny().gather(torch.zeros(4)))
+    else:
+        learner.train(Tiny(), 1, 1)
+    assert learner.update_count == 1
+    assert learner.engine.adam_mean["q"].view(torch.int32).eq(0).all()  # else a tenth of the gradient
     assert zeros() == 0

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms.iqn import IQN
 from rl_training.algorithms.losses import quantile_huber
-from rl_training.models import MLPIQNQNetwork
+from rl_training.models import MLPIQNQNetwork, MLPQNetwork
 
 
 class Uniform(nn.Module):
@@ -73,6 +73,36 @@ def test_an_update_regresses_the_drawn_levels(double: bool) -> None:
     assert dict(result.metrics) == pytest.approx(expected, rel=1e-5)
 
 
+class Shaken(nn.Module):
+    """Two actions, worth what the noise is and its opposite."""
+
+    action_dim, noise_size = 2, 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, obs: Tensor, noise: Tensor | None = None, levels: Tensor | None = None) -> Tensor:
+        value = self.scale * (0 if noise is None else noise)
+        count = 2 if levels is None else levels.shape[1]
+        return torch.stack([value, -value]).view(1, 2, 1).expand(len(obs), 2, count)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_one_draw_of_the_targets_noise_chooses_and_values_unless_double(double: bool) -> None:
+    signs = set()
+    for seed in range(8):
+        learner = IQN(q_network=Shaken(), noisy=True, double=double, gamma=1.0, seeds=(seed,))
+        noise = learner.engine.host_noise(learner.noise(1))
+        following, chooser = (float(noise[name]) for name in ("next_obs", "chooser"))
+        batch = {"obs": torch.zeros(1, 1), "actions": torch.zeros(1, dtype=torch.long), "rewards": torch.zeros(1)}
+        result = learner.update({**batch, "next_obs": torch.zeros(1, 1), "dones": torch.zeros(1)})
+        expected = math.copysign(1, chooser) * following if double else abs(following)
+        assert result.metrics["target_mean"] == pytest.approx(expected)
+        signs.add(following * chooser > 0)
+    assert signs == {True, False}  # else the two could not be told apart
+
+
 def test_a_terminal_state_has_no_future() -> None:
     learner = IQN(q_network=Uniform([1.0, 6.0]), gamma=0.5)
     batch = {"obs": torch.zeros(1, 1), "actions": torch.zeros(1, dtype=torch.long), "rewards": torch.ones(1)}
@@ -127,3 +157,8 @@ def test_refused_settings(setting: str) -> None:
 def test_a_vector_needs_a_hidden_layer_for_the_levels_to_multiply() -> None:
     with pytest.raises(ValueError, match="hidden_sizes must be of at least one layer"):
         MLPIQNQNetwork(3, 2, ())
+
+
+def test_a_network_without_levels_is_refused() -> None:
+    with pytest.raises(ValueError, match="q_network must be a network that takes levels"):
+        IQN(q_network=MLPQNetwork(3, 2, (8,)))

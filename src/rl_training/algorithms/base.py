@@ -215,7 +215,8 @@ class Learner:
         rows = {name: tensor.shape[1] for name, tensor in tensors.items()}
         require(len(set(rows.values())) == 1, "batch", f"of one number of rows, got {rows}")
         noise = self.engine.host_noise(self.noise(tensors["obs"].shape[1]))
-        self.engine.update(tensors, noise, pattern=(True,) * len(self.engine.phases))
+        with self.engine.arithmetic():
+            self.engine.update(tensors, noise, pattern=(True,) * len(self.engine.phases))
         self._copy_targets(self.update_count if global_step is None else global_step)
         return UpdateResult(1, self.engine.metrics.newest())
 

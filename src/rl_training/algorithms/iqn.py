@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from rl_training.algorithms.base import ROW_ERRORS, Batch, Groups, Metrics, Nois
 from rl_training.algorithms.dqn import DQN, DQNSettings, value_terms
 from rl_training.algorithms.losses import chosen, quantile_huber, td_target
 from rl_training.algorithms.settings import MAX_OUTPUTS
+from rl_training.core.checks import require
 from rl_training.core.fields import above, at_least, setting
 from rl_training.core.types import EnvShape
 from rl_training.models.mlp_iqn_q_network import MLPIQNQNetwork
@@ -25,6 +27,10 @@ class IQNSettings(DQNSettings):
     num_cosines: int = setting(64, at_least(1, MAX_OUTPUTS))
     kappa: float = setting(1.0, above(0))
 
+    @property
+    def network_rows(self) -> int:
+        return self.batch_size * max(self.num_quantiles, self.num_target_quantiles)
+
 
 class IQN(DQN):
     """DQN whose network gives the return's quantile at any level, regressed at levels drawn anew for every row."""
@@ -32,6 +38,11 @@ class IQN(DQN):
     name = "iqn"
     title = "Implicit quantile network"
     settings_type = IQNSettings
+
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        takes = inspect.signature(self.model.forward).parameters
+        require("levels" in takes, "q_network", "a network that takes levels, such as MLPIQNQNetwork")
 
     @classmethod
     def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
@@ -51,8 +62,8 @@ class IQN(DQN):
         return super().noise(batch_size) | levels
 
     def loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        chooser = groups["q" if self.settings.double else "target"]
-        best = self.action_values(self.outputs(chooser, batch["next_obs"], noise.get("chooser"))).argmax(-1)
+        chooser = ("q", "chooser") if self.settings.double else ("target", "next_obs")
+        best = self.action_values(self.outputs(groups[chooser[0]], batch["next_obs"], noise.get(chooser[1]))).argmax(-1)
         following = self.quantiles(groups["target"], batch["next_obs"], noise["target_levels"], noise.get("next_obs"))
         target = td_target(batch, self.settings.gamma, chosen(following, best))
         present = self.quantiles(groups["q"], batch["obs"], noise["levels"], noise.get("obs"))

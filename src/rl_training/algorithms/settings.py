@@ -33,6 +33,11 @@ class OffPolicySettings:
     gamma: float = setting(0.99, within(0, 1))
     normalize_observations: bool = setting(False)  # by the running mean and variance of what was seen
 
+    @property
+    def network_rows(self) -> int:
+        """What a batch comes to in the network that learns."""
+        return self.batch_size
+
     def __post_init__(self) -> None:
         check(self)
         require(self.batch_size <= self.buffer_capacity, "batch_size", f"<= buffer_capacity ({self.buffer_capacity})")

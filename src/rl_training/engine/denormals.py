@@ -22,7 +22,8 @@ Environment: TypeAlias = "ctypes.Array[ctypes.c_char]"
 def flushed_denormals() -> Iterator[None]:
     """In this thread and in all that torch shares its work with; where these cannot be reached, nothing changes.
 
-    Half of the threads would not do: which of them take part depends on what the process has run before.
+    Half of the threads would not do: which of them take part depends on what the process has run before. Threads that
+    are started inside, as the compiler's are, keep it.
     """
     if _library is None:
         yield
@@ -48,22 +49,17 @@ def _environment(library: ctypes.CDLL) -> Environment:
     return environment
 
 
-def _flushed_environment(library: ctypes.CDLL) -> Environment:
+def _find() -> tuple[ctypes.CDLL | None, Environment]:
+    """The C library with, once torch is loaded, GNU's OpenMP, under which torch's threads run on Linux; and how a
+    thread computes that flushes."""
+    library, names = ctypes.CDLL(None) if sys.platform.startswith("linux") else None, ("fegetenv", "fesetenv")
+    if library is None or not all(hasattr(library, name) for name in (*names, "GOMP_parallel")):
+        return None, ctypes.create_string_buffer(0)
     usual = _environment(library)
-    torch.set_flush_denormal(True)
+    able = torch.set_flush_denormal(True)
     flushed = _environment(library)
     library.fesetenv(usual)
-    return flushed
+    return library if able else None, flushed
 
 
-def _find_library() -> ctypes.CDLL | None:
-    """The C library and, with torch loaded, GNU's OpenMP, under which torch's threads run on Linux."""
-    if not sys.platform.startswith("linux"):
-        return None
-    library = ctypes.CDLL(None)
-    names = ("fegetenv", "fesetenv", "GOMP_parallel")
-    return library if all(hasattr(library, name) for name in names) else None
-
-
-_library = _find_library()
-_flushed = _flushed_environment(_library) if _library is not None else ctypes.create_string_buffer(0)
+_library, _flushed = _find()

@@ -62,7 +62,7 @@ class Engine:
         self.first_bad = torch.full((len(self.seeds),), -1, dtype=torch.int64, device=device)
         self.seed_tensor = torch.tensor(self.seeds, dtype=torch.int64, device=device)
         self.metrics = MetricSums(len(self.phases), len(self.seeds), device)
-        self.arithmetic = flushed_denormals if device.type == "cpu" else nullcontext
+        self.arithmetic = flushed_denormals if device.type == "cpu" else nullcontext  # in which updates run
         self.programs: dict[Any, Callable[..., Any]] = {}  # compiled or captured: they hold the tensors of this object
         self._views = self._make_views()
         self._first_seed: Groups = entry(self._views, 0)
@@ -151,13 +151,12 @@ class Engine:
 
     @torch.no_grad()
     def update(self, batch: Batch, noise: Noise, pattern: Pattern | None = None) -> None:
-        """One update on a given batch; every tensor has the seed axis in front."""
+        """One update on a given batch; every tensor has the seed axis in front. To be called within `arithmetic`."""
         batch = dict(sorted(batch.items()))  # a program tells its inputs apart by their order
         if not self.metrics.names:
             self.learn_metric_names(batch, noise)
         pattern = pattern or self.pattern(self.update_count + 1)
-        with self.arithmetic():
-            self._program(pattern, batch)(batch, noise)
+        self._program(pattern, batch)(batch, noise)
         self.count(pattern)
 
     def count(self, pattern: Pattern) -> None:

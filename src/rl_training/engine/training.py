@@ -25,15 +25,15 @@ class Training:
     @torch.no_grad()
     def train(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
         """`count` updates on batches drawn from `source`."""
-        if self.engine.device.type == "cuda":
-            self._train_captured(source, count, batch_size, specs)
-        elif self.engine.compiled or source.priorities is not None:
-            with self.engine.arithmetic():
+        with self.engine.arithmetic():
+            if self.engine.device.type == "cuda":
+                self._train_captured(source, count, batch_size, specs)
+            elif self.engine.compiled or source.priorities is not None:
                 self._train_drawn(source, count, batch_size, specs)
-        else:
-            batches = source.gather(self.engine.host_indices(source.size, count, batch_size))
-            for number in range(count):
-                self.engine.update(entry(batches, number), self.engine.host_noise(specs))
+            else:
+                batches = source.gather(self.engine.host_indices(source.size, count, batch_size))
+                for number in range(count):
+                    self.engine.update(entry(batches, number), self.engine.host_noise(specs))
 
     def _train_drawn(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
         engine, rows = self.engine, None

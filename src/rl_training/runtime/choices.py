@@ -109,7 +109,7 @@ def _update_flops(settings: OffPolicySettings, shape: EnvShape) -> float:
     hidden_sizes: tuple[int, ...] = getattr(settings, "critic_hidden_sizes", None) or settings.hidden_sizes
     sizes = [shape.obs_dim + shape.action_dim, *hidden_sizes]
     weights = sum(a * b for a, b in pairwise(sizes))
-    return 6.0 * weights * settings.batch_size
+    return 6.0 * weights * settings.network_rows
 
 
 def compiler_present() -> bool:

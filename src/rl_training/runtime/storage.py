@@ -53,7 +53,7 @@ def check_learner_memory(
     row = 4 * (2 * shape.obs_dim + shape.action_dim + sum(settings.hidden_sizes))
     for what, needed in (
         (f"networks of {weights} weights", BYTES_OF_A_WEIGHT * weights * seeds),
-        (f"batch_size {settings.batch_size}", row * settings.batch_size * seeds),
+        (f"batch_size {settings.batch_size}", row * settings.network_rows * seeds),
     ):
         if needed > 0.9 * free:
             raise UserError(f"{what}, {_seeds(seeds)}, need {gibibytes(needed)}; {gibibytes(free)} are free")
