@@ -30,7 +30,7 @@ D3RLPY = {"bc": "BC", "iql": "IQL", "cql": "CQL", "td3_bc": "TD3PlusBC"}
 OFFLINE = [name for name, proof in PROOFS.items() if proof.data]  # proofs that name their files
 
 
-def offline_settings(name: str, data: Path, steps: int | None, device: str) -> dict[str, Any]:
+def offline_settings(name: str, data: Path, device: str) -> dict[str, Any]:
     """Our config, with the defaults that it leaves out; side_d3rlpy.py knows d3rlpy's words for them."""
     proof = PROOFS[name]
     config = load_config(proof.config, [], **proof.changes)
@@ -40,7 +40,7 @@ def offline_settings(name: str, data: Path, steps: int | None, device: str) -> d
         "class": D3RLPY[config.algo],
         "env_id": config.env_id,
         "files": [str(data / file) for file in proof.data],
-        "total_timesteps": steps or config.total_timesteps,
+        "total_timesteps": config.total_timesteps,
         "fresh_episodes": 100,
         "device": device,
         "settings": {key: value for key, value in vars(settings).items() if not key.startswith("dataset_")},
@@ -97,7 +97,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--data", type=Path, help="the folder of the offline proofs' data sets")
-    parser.add_argument("--total-timesteps", type=int, help="offline: another number of updates than our config's")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     words = parser.parse_args()
@@ -105,9 +104,7 @@ def main() -> None:
     if words.data is None and set(names) & set(OFFLINE):
         parser.error("the offline proofs need --data")
     settings = {
-        name: offline_settings(name, words.data, words.total_timesteps, words.device)
-        if name in OFFLINE
-        else peer_settings(name, words.device)
+        name: offline_settings(name, words.data, words.device) if name in OFFLINE else peer_settings(name, words.device)
         for name in names
     }
     done: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
