@@ -8,32 +8,31 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import ROW_ERRORS, Batch, Groups, Metrics, Noise, NoiseSpec, Params
-from rl_training.algorithms.dqn import DQN, DQNSettings, value_terms
-from rl_training.algorithms.losses import chosen, quantile_huber, td_target
+from rl_training.algorithms.base import Batch, Groups, Metrics, Noise, NoiseSpec, Params
+from rl_training.algorithms.losses import chosen
+from rl_training.algorithms.qr_dqn import QRDQN, QRDQNSettings
 from rl_training.algorithms.settings import MAX_OUTPUTS
 from rl_training.core.checks import require
-from rl_training.core.fields import above, at_least, setting
+from rl_training.core.fields import at_least, setting
 from rl_training.core.types import EnvShape
 from rl_training.models.mlp_iqn_q_network import MLPIQNQNetwork
 
 
 @dataclass(frozen=True)
-class IQNSettings(DQNSettings):
-    # Defaults: the paper's as Dopamine has them, 64 levels on both sides of the loss and 32 to act; the rest as in DQN.
+class IQNSettings(QRDQNSettings):
+    # Defaults: the paper's as Dopamine has them, 64 levels on both sides of the loss, 32 to act; the rest as in QR-DQN.
     num_quantiles: int = setting(64, at_least(1, MAX_OUTPUTS))  # levels drawn for a row, N
     num_target_quantiles: int = setting(64, at_least(1, MAX_OUTPUTS))  # N'
     num_policy_quantiles: int = setting(32, at_least(1, MAX_OUTPUTS))  # K: even ones, where the paper draws them
     num_cosines: int = setting(64, at_least(1, MAX_OUTPUTS))
-    kappa: float = setting(1.0, above(0))
 
     @property
     def network_rows(self) -> int:
         return self.batch_size * max(self.num_quantiles, self.num_target_quantiles)
 
 
-class IQN(DQN):
-    """DQN whose network gives the return's quantile at any level, regressed at levels drawn anew for every row."""
+class IQN(QRDQN):
+    """QR-DQN whose network gives the quantile at any level, regressed at levels drawn anew for every row."""
 
     name = "iqn"
     title = "Implicit quantile network"
@@ -65,15 +64,9 @@ class IQN(DQN):
         chooser = ("q", "chooser") if self.settings.double else ("target", "next_obs")
         best = self.action_values(self.outputs(groups[chooser[0]], batch["next_obs"], noise.get(chooser[1]))).argmax(-1)
         following = self.quantiles(groups["target"], batch["next_obs"], noise["target_levels"], noise.get("next_obs"))
-        target = td_target(batch, self.settings.gamma, chosen(following, best))
         present = self.quantiles(groups["q"], batch["obs"], noise["levels"], noise.get("obs"))
-        quantiles = chosen(present, batch["actions"])
-        rows = quantile_huber(quantiles, target, self.settings.kappa, noise["levels"])
-        metrics = value_terms(quantiles.mean(-1), target.mean(-1), rows, batch)
-        return metrics["loss"], {**metrics, ROW_ERRORS: rows.detach()}
+        metrics = self.terms(present, chosen(following, best), {**batch, "levels": noise["levels"]})
+        return metrics["loss"], metrics
 
     def quantiles(self, params: Params, obs: Tensor, levels: Tensor, noise: Tensor | None) -> Tensor:
         return self.networks["q"](params, obs, noise, levels)  # type: ignore[no-any-return]
-
-    def action_values(self, outputs: Tensor) -> Tensor:
-        return outputs.mean(-1)

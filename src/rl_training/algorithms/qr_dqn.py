@@ -47,5 +47,5 @@ class QRDQN(DQN):
     def terms(self, outputs: Tensor, next_outputs: Tensor, batch: Batch) -> Metrics:
         quantiles = chosen(outputs, batch["actions"])
         target = td_target(batch, self.settings.gamma, next_outputs)
-        rows = quantile_huber(quantiles, target, self.settings.kappa)
+        rows = quantile_huber(quantiles, target, self.settings.kappa, batch.get("levels"))
         return {**value_terms(quantiles.mean(-1), target.mean(-1), rows, batch), ROW_ERRORS: rows.detach()}
