@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -30,7 +31,7 @@ D3RLPY = {"bc": "BC", "iql": "IQL", "cql": "CQL", "td3_bc": "TD3PlusBC"}
 OFFLINE = [name for name, proof in PROOFS.items() if proof.data]  # proofs that name their files
 
 
-def offline_settings(name: str, data: Path, device: str) -> dict[str, Any]:
+def offline_settings(name: str, data: Path, device: str, jobs: int) -> dict[str, Any]:
     """Our config, with the defaults that it leaves out; side_d3rlpy.py knows d3rlpy's words for them."""
     proof = PROOFS[name]
     config = load_config(proof.config, [], **proof.changes)
@@ -43,6 +44,7 @@ def offline_settings(name: str, data: Path, device: str) -> dict[str, Any]:
         "total_timesteps": config.total_timesteps,
         "fresh_episodes": 100,
         "device": device,
+        "threads": max(1, len(os.sched_getaffinity(0)) // jobs),
         "settings": {key: value for key, value in vars(settings).items() if not key.startswith("dataset_")},
     }
 
@@ -104,7 +106,9 @@ def main() -> None:
     if words.data is None and set(names) & set(OFFLINE):
         parser.error("the offline proofs need --data")
     settings = {
-        name: offline_settings(name, words.data, words.device) if name in OFFLINE else peer_settings(name, words.device)
+        name: offline_settings(name, words.data, words.device, words.jobs)
+        if name in OFFLINE
+        else peer_settings(name, words.device)
         for name in names
     }
     done: dict[str, list[dict[str, Any]]] = {name: [] for name in names}

@@ -55,7 +55,7 @@ def main() -> None:
     job: dict[str, Any] = json.loads(sys.argv[1])
     settings, seed, steps = job["settings"], job["seed"], job["total_timesteps"]
     d3rlpy.seed(seed)
-    torch.set_num_threads(1)
+    torch.set_num_threads(job["threads"])
     space = gym.make(job["env_id"]).action_space
     middle, half = (space.high + space.low) / 2, (space.high - space.low) / 2
     rows = read_rows(job["files"])

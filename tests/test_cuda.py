@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,23 @@ def test_captured_compiled_equals_captured_eager(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", algorithm_names())
+def test_updates_are_those_of_a_cpu(name: str) -> None:
+    """With the same rows and random numbers: losses and kernels that differ between the two come to the same."""
+    gpu, replay = make(name, [3, 4], False)
+    cpu = learner_class(name).create(shape_for(name), gpu.settings, [3, 4])
+    start = parameters(cpu, 1).clone()
+    for step in range(10):
+        rows = (torch.arange(32, device="cuda") + 19 * step).remainder(200).view(2, 16)
+        batch, noise = replay.gather(rows), cpu.engine.host_noise(cpu.noise(16))
+        for learner in (gpu, cpu):
+            here_batch, here_noise = ({k: v.to(learner.device) for k, v in part.items()} for part in (batch, noise))
+            with learner.engine.arithmetic():
+                learner.engine.update(here_batch, here_noise)
+    assert (parameters(cpu, 1) - start).abs().max() > 1e-3
+    assert (parameters(gpu, 1).cpu() - parameters(cpu, 1)).abs().max() < TOLERANCE
+
+
+@pytest.mark.parametrize("name", algorithm_names())
 def test_capturing_leaves_no_trace(name: str) -> None:
     """Warm-up updates before a capture are undone: the first replay starts from the initial parameters."""
     learner, replay = make(name, [0], False)
@@ -91,6 +109,17 @@ def test_capturing_leaves_no_trace(name: str) -> None:
     learner.training.capture(replay, 16, learner.noise(16), (learner.engine.pattern(1),))
     after = learner.state_dict()
     assert all(torch.equal(before[key], after[key].to(before[key].device)) for key in before)
+
+
+def test_a_learner_that_nobody_holds_does_not_disturb_the_next_ones_capture() -> None:
+    """Learners hang in circles, so the garbage collector frees them, and their graphs, whenever it likes."""
+    thresholds = gc.get_threshold()
+    for _ in range(3):
+        learner, replay = make("sac", [0], False)
+        learner.train(replay, 1, 1)
+        del learner, replay
+        gc.set_threshold(1, 1, 1)  # from now on it likes to at every chance
+    gc.set_threshold(*thresholds)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -120,9 +122,22 @@ class Training:
         for tensor, value in zip(state, before, strict=True):
             tensor.copy_(value)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with _no_collection(), torch.cuda.graph(graph):
             run()
         return graph.replay
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """An older learner's graph that the garbage collector frees in the middle of a capture would end the capture."""
+    gc.collect()
+    wanted = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if wanted:
+            gc.enable()
 
 
 def _gather(source: Source, drawn: Tensor) -> tuple[Batch, Tensor]:
