@@ -299,7 +299,15 @@ NPZ_CASES: dict[str, tuple[Builder, str]] = {
     ),
     "overflowing shape": (
         member("observations", npy("'<f4'", f"({2**62}, 4)", bytes(48))),
-        "{path}: 'observations' declares {text} bytes and holds 48",
+        "{path}: 'observations' is of shape {text}, which no array has",
+    ),
+    "empty and vast": (
+        member("observations", npy("'<f4'", f"(0, {2**62})", b"")),
+        "{path}: 'observations' is of shape '(0, 4611686018427387904)', which no array has",
+    ),
+    "many axes": (
+        member("rewards", npy("'<f4'", f"({'1, ' * 70})", bytes(4))),
+        "{path}: 'rewards' is of shape {text}, which no array has",
     ),
     "long number": (
         member("observations", npy("'<f4'", f"({'9' * 5000},)", b"")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from resume_harness import replay_of
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.checks import UserError
 from rl_training.experiment.checkpointing import list_checkpoints, load_checkpoint
+from rl_training.runtime import saving
 from rl_training.runtime.agents import load_agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.trainer import train
@@ -221,3 +223,20 @@ def test_a_checkpoint_that_lost_its_environments_is_damaged(quick_config, tmp_pa
     seal(result.checkpoint_path, step=120)
     with pytest.raises(UserError, match=r"damaged \(its environments are missing\)"):
         resume_training(result.checkpoint_path, total_timesteps=140)
+
+
+def test_a_large_replay_is_saved_in_pieces(quick_config, tmp_path: Path, monkeypatch) -> None:
+    """What is read back at a time stays small, and it is the same replay."""
+    config = quick_config("sac", tmp_path / "a", checkpoint_interval=1000, num_envs=2)
+    whole = train(config, show_progress=False)
+    monkeypatch.setattr(saving, "SEGMENT_BYTES", 600)
+    pieces = train(dataclasses.replace(config, output_dir=tmp_path / "b"), show_progress=False)
+    one, several = (load_checkpoint(result.checkpoint_path) for result in (whole, pieces))
+    assert len(one.names("replay_")) == 1 and len(several.names("replay_")) > 3
+    rows = [several.tensors(name) for name in several.names("replay_")]
+    for field, tensor in one.tensors(one.names("replay_")[0]).items():
+        assert torch.equal(torch.cat([part[field] for part in rows], 1), tensor)
+    assert all(sum(tensor.nbytes for tensor in part.values()) <= 600 for part in rows)
+    ends = [resume_training(result.run_dir, total_timesteps=180, show_progress=False) for result in (whole, pieces)]
+    a, b = (load_checkpoint(end.checkpoint_path).tensors("learner.safetensors") for end in ends)
+    assert all(torch.equal(a[name], b[name]) for name in a)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from rl_training.algorithms.cql import CQLSettings
+from rl_training.algorithms.drq import DrQSettings
+from rl_training.algorithms.iql import IQLSettings
+from rl_training.algorithms.sac import SACSettings
+from rl_training.core.checks import UserError
+from rl_training.core.machine import free_memory
 from rl_training.core.types import EnvShape
 from rl_training.experiment.config import TrainConfig
-from rl_training.runtime import choices
+from rl_training.runtime import choices, storage
 from rl_training.runtime.fitting import parse_settings
+from rl_training.runtime.storage import check_learner_memory, replay_capacity
 
 SHAPE = EnvShape((17,), "float32", 6, False)
 
@@ -39,3 +48,45 @@ def test_compiling_is_worth_it_for_the_updates_there_will_be() -> None:
     assert compiled(1_000_000) and not compiled(128)
     assert not compiled(128, offline_steps=1_000_000), "the run ends before"
     assert compiled(1_000_000, offline_steps=100)
+
+
+def test_rows_that_an_algorithm_makes_of_a_batch_count(monkeypatch) -> None:
+    assert CQLSettings(batch_size=8, num_cql_samples=5).network_rows == 8 * 16
+    assert DrQSettings(batch_size=8, loss_augmentations=3, target_augmentations=2).network_rows == 24
+    config = TrainConfig("cql", "Pendulum-v1", total_timesteps=10)
+    monkeypatch.setattr(storage, "free_memory", lambda: 10**8)
+    with pytest.raises(UserError, match=r"batch_size 256, 1 seed, need .* GiB; 0.1 GiB are free"):
+        check_learner_memory(1000, config, CQLSettings(num_cql_samples=1000), SHAPE, "cpu")
+    check_learner_memory(1000, config, CQLSettings(num_cql_samples=10), SHAPE, "cpu")
+
+
+def test_a_replay_is_as_large_as_what_can_arrive() -> None:
+    config = TrainConfig("iql", "Pendulum-v1", total_timesteps=1000, num_envs=3)
+    assert replay_capacity(config, SACSettings()) == 1002
+    assert replay_capacity(config, IQLSettings(offline_steps=900)) == 102
+    assert replay_capacity(config, IQLSettings(offline_steps=1000)) == 3
+    assert replay_capacity(config, SACSettings(buffer_capacity=500)) == 498
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "files", "expected"),
+    [
+        ("0::/", {"memory.max": "max"}, 4000 * 1024),
+        ("0::/", {"memory.max": "3000000", "memory.current": "1000000"}, 2000000),
+        ("0::/", {"memory.max": "3000000", "memory.current": "1000000", "memory.stat": "a 1\ninactive_file 500\n"},
+         2000500),
+        ("0::/a/b", {"a/memory.max": "900", "a/memory.current": "1000", "memory.max": "max"}, 0),
+        ("1:cpu:/x\n4:cpu,memory:/x", {"memory/memory.limit_in_bytes": "2000", "memory/memory.usage_in_bytes": "500"},
+         1500),
+    ],
+)  # fmt: skip
+def test_a_container_may_have_less_than_the_machine(cgroup, files, expected, tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    4000 kB\n")
+    (tmp_path / "proc/self/cgroup").write_text(cgroup)
+    for name, text in files.items():
+        path = tmp_path / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    assert free_memory(tmp_path) == expected
+    assert free_memory(tmp_path / "nowhere") == 1 << 62

@@ -251,8 +251,8 @@ def test_seeds_together_are_each_alone() -> None:
     [
         ({"cql_alpha": 0.0}, "cql_alpha must be > 0, got 0"),
         ({"cql_alpha": -1.0}, "cql_alpha must be > 0, got -1"),
-        ({"num_cql_samples": 0}, "num_cql_samples must be >= 1, got 0"),
-        ({"num_cql_samples": 1001}, "num_cql_samples must be <= 1000, got 1001"),
+        ({"num_cql_samples": 0}, "num_cql_samples must be >= 1 and <= 1000, got 0"),
+        ({"num_cql_samples": 1001}, "num_cql_samples must be >= 1 and <= 1000, got 1001"),
         ({"backup_entropy": True, "max_backup": True}, "backup_entropy must be false where max_backup is true"),
         ({"cql_temperature": 0.0}, "cql_temperature must be > 0, got 0"),
         ({"lagrange_threshold": 0.0}, "lagrange_threshold must be > 0 or null, got 0"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -117,6 +118,7 @@ def test_a_learner_that_nobody_holds_does_not_disturb_the_next_ones_capture() ->
     for _ in range(3):
         learner, replay = make("sac", [0], False)
         learner.train(replay, 1, 1)
+        learner.act_greedy(np.zeros((1, 1, 5), np.float32))
         del learner, replay
         gc.set_threshold(1, 1, 1)  # from now on it likes to at every chance
     gc.set_threshold(*thresholds)

@@ -141,6 +141,7 @@ MISTAKES = {
     f"record @/x.npz --noise 1 {PENDULUM}": "--noise is noise on an agent's actions: it needs --agent",
     f"record @/x.npz --seed -1 {PENDULUM}": "seed must be >= 0 and < 2**31, got -1",
     f"record @/data.npz {PENDULUM}": "@/data.npz: already exists",
+    f"record /proc/x/y.npz {PENDULUM}": "/proc/x/y.npz: cannot be written (No such file or directory)",
 }
 
 

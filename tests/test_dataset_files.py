@@ -325,6 +325,41 @@ def test_suspicious_ends_are_told(tmp_path: Path) -> None:
     assert note.startswith("every trajectory ends in a terminal state after 2 steps: if that is a time limit,")
 
 
+@pytest.mark.parametrize("timeouts", ["as terminals", "none", "zero"])
+def test_a_recording_that_stops_within_an_episode_is_no_less_suspicious(timeouts: str, tmp_path: Path) -> None:
+    rows = np.arange(11.0)[:, None]
+    ends = np.array([0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0])
+    arrays = {"observations": rows, "next_observations": rows + 1, "actions": rows / 20, "rewards": rows}
+    limits = {"as terminals": {"timeouts": ends}, "none": {}, "zero": {"timeouts": 0 * ends}}[timeouts]
+    np.savez(tmp_path / "data.npz", **arrays, terminals=ends, **limits)
+    expected = (
+        "all 5 time limits" if timeouts == "as terminals" else "every trajectory ends in a terminal state after 2"
+    )
+    (note,) = load_transitions(tmp_path / "data.npz").notes
+    assert note.startswith(expected)
+
+
+def test_a_text_beside_the_arrays_is_no_obstacle(tmp_path: Path) -> None:
+    plain = load_transitions(npz()(tmp_path))
+    told = npz("told.npz", env=np.array("Pendulum-v1"), authors=np.array(["a", "b"]), raw=np.array(b"x"))(tmp_path)
+    assert load_transitions(told).sha256() == plain.sha256()
+    with pytest.raises(UserError, match="'rewards' has elements of type '<U1', numbers of at most 64 bits"):
+        load_transitions(npz("text.npz", rewards=np.array(["1"] * 6))(tmp_path))
+
+
+@needs_h5py
+def test_an_environment_that_a_function_makes_is_written_to_minari(tmp_path: Path) -> None:
+    import gymnasium
+
+    gymnasium.register("Made-v0", entry_point=lambda: None)
+    try:
+        data = dataclasses.replace(some_transitions(), env_id="Made-v0")
+        again = load_transitions(save_transitions(data, tmp_path / "made"))
+    finally:
+        del gymnasium.registry["Made-v0"]
+    assert again.sha256() == data.sha256() and again.env_id == "Made-v0"
+
+
 @pytest.mark.parametrize(("true_ends", "told"), [([], "3 of 3"), ([1], "2 of 3"), ([1, 3], None), ([1, 3, 5], None)])
 def test_successors_that_run_over_a_time_limit_are_told(true_ends: list[int], told: str | None, tmp_path: Path) -> None:
     """Time limits in rows 1, 3 and 5, the recording ends in row 7; at `true_ends` the last observation was recorded."""

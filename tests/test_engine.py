@@ -72,7 +72,7 @@ def test_adam_is_torch_adam(eps: float) -> None:
 
 def test_clipping_is_that_of_each_seed_alone() -> None:
     generator = torch.Generator().manual_seed(1)
-    shapes = {"a": {"w": (4, 3), "b": (3,)}, "c": {"v": (5,)}}
+    shapes: dict[str, dict[str, tuple[int, ...]]] = {"a": {"w": (4, 3), "b": (3,)}, "c": {"v": (5,)}, "d": {"log": ()}}
     scale = torch.tensor([0.01, 1.0, 300.0])  # below the limit, near it, far above it
     grads = {
         group: {

@@ -141,6 +141,12 @@ def test_a_loss_that_becomes_nan_ends_the_run_and_keeps_the_good_checkpoint(algo
     assert all(t.isfinite().all() for k, t in checkpoint.tensors("learner.safetensors").items() if k[:6] == "params")
 
 
+def test_a_failure_before_the_first_checkpoint_promises_none(quick_config, tmp_path: Path) -> None:
+    config = quick_config("sac", tmp_path, checkpoint_interval=1000)
+    with pytest.raises(TrainingFailure, match=r"NaN or infinite at update 58; there is no checkpoint yet in "):
+        train(config, callbacks=[Poison(0, 77)], show_progress=False)
+
+
 @pytest.mark.parametrize("algo", algorithm_names())
 def test_one_failed_seed_does_not_stop_or_change_the_others(algo, quick_config, tmp_path: Path) -> None:
     healthy = train(quick_config(algo, tmp_path / "a", seeds=(1, 2, 3)), show_progress=False)
@@ -207,13 +213,15 @@ def test_tensorboard_holds_the_same_numbers(quick_config, tmp_path: Path) -> Non
 
 def test_an_endless_episode_makes_the_resume_inexact(quick_config, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(vector, "LONGEST_LOG", 10)
-    config = quick_config("sac", tmp_path, eval_episodes=0, checkpoint_interval=30, total_timesteps=60)
-    result = train(config, show_progress=False)  # episodes of 200 steps
+    config = quick_config("sac", tmp_path, eval_episodes=0, checkpoint_interval=30, total_timesteps=75)
+    result = train(config, show_progress=False)  # episodes of 50 steps
     record = json.loads((result.run_dir / "run.json").read_text())
     assert record["resume"] == "inexact" and "on a resume it starts afresh" in record["resume_note"]
     assert capsys.readouterr().err.count("resume: inexact (an episode went on for more than") == 1
-    resumed = resume_training(result.run_dir, total_timesteps=70, show_progress=False)
-    assert resumed.metrics["global_step"] == 70
+    resumed = resume_training(result.run_dir, total_timesteps=270, show_progress=False)
+    episodes = load_checkpoint(resumed.checkpoint_path).state["episode_statistics"]
+    assert episodes["lengths"] == [[50] * 4]  # the 25 steps of the lost one are not added to another's
+    assert episodes["open_lengths"] == [45]
 
 
 class KillWorker(Callback):

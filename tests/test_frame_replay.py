@@ -139,6 +139,11 @@ def test_a_final_frame_that_is_gone_is_replaced_by_the_frame_before_it() -> None
     assert torch.equal(batch["next_obs"][0, 4], torch.from_numpy(steps[4]["next_obs"][0, 0])), "the newest is kept"
     for row in range(4):
         assert torch.equal(batch["next_obs"][0, row], torch.from_numpy(steps[row]["obs"][0, 0]))
+    larger = FrameReplay(shape, capacity=12, num_envs=1, seeds=1)  # of a run that was extended: nothing comes back
+    larger.write(0, replay.read(0, 5))
+    larger.finish_writing(5)
+    again = larger.gather(torch.arange(5).unsqueeze(0))
+    assert all(torch.equal(again[name], batch[name]) for name in batch)
 
 
 @pytest.mark.parametrize(

@@ -87,3 +87,8 @@ def test_wrong_observations_are_refused(wrong, quick_config, tmp_path: Path) -> 
     agent = quick_agent("dqn", quick_config, tmp_path).learn(show_progress=False)
     with pytest.raises(ValueError, match="observation must be"):
         agent.predict(wrong)
+
+
+def test_an_agent_that_training_never_evaluated_can_be(tmp_path: Path) -> None:
+    agent = rl_training.DQN("CartPole-v1", total_timesteps=60, eval_episodes=0, output_dir=tmp_path)
+    assert agent.learn(show_progress=False).evaluate()["eval_episodes"] == 5

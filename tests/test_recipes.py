@@ -154,8 +154,9 @@ def test_choices_are_noisy_with_a_probability(agents) -> None:
     np.testing.assert_array_equal(best.actions, agent.predict(best.obs))
     with pytest.raises(UserError, match=r"noise must be a probability, got 1\.5"):
         record_policy(agent, CARTPOLE, 50, seed=0, noise=1.5)
-    with pytest.raises(UserError, match="noise must be >= 0, got -1"):
-        record_policy(agent, CARTPOLE, 50, seed=0, noise=-1)
+    for noise in (-1, float("inf"), float("nan")):
+        with pytest.raises(UserError, match=f"noise must be a number >= 0, got {noise}"):
+            record_policy(agent, CARTPOLE, 50, seed=0, noise=noise)
     said = (
         "the agent was trained on observations of shape (4,) (float32) and 2 choices, Pendulum-v1 has observations of "
         "shape (3,) (float32) and actions of shape (1,)"
@@ -204,10 +205,11 @@ def test_a_replay_is_loaded_as_asked_or_refused(tmp_path: Path, monkeypatch) -> 
     assert len(load_data(run_dir, drop_nonfinite=True)) == 59
 
 
-def test_a_replay_that_wrapped_holds_the_newest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("interval", [1000, 17])  # written as one segment, or in several that reach back further
+def test_a_replay_that_wrapped_holds_the_newest(interval: int, tmp_path: Path) -> None:
     config = make_quick_config(
         "sac", tmp_path, {"learning_starts": 1000, "buffer_capacity": 30}, env_id="<counting>", total_timesteps=100,
-        checkpoint_interval=1000, eval_episodes=0,
+        checkpoint_interval=interval, eval_episodes=0,
     )  # fmt: skip
     data = load_data(train(config, env_factory=Counting, show_progress=False).run_dir)
     assert len(data) == 30

@@ -142,12 +142,13 @@ def together_shape(algo: str) -> EnvShape:
     return EnvShape((3,), "float32", 2 if cls.discrete_actions else 1, cls.discrete_actions)
 
 
-def make_learner(algo: str, seeds: tuple[int, ...] = (0,), **options: Any) -> Learner:
+def make_learner(algo: str, seeds: tuple[int, ...] = (0,), wanted: Any = (), **options: Any) -> Learner:
     from conftest import SMALL_SETTINGS
 
     cls = learner_class(algo)
     names = {field.name for field in dataclasses.fields(cls.settings_type)}
-    settings = parse(cls.settings_type, {name: value for name, value in SMALL_SETTINGS.items() if name in names})
+    values = {**SMALL_SETTINGS, **dict(wanted)}
+    settings = parse(cls.settings_type, {name: value for name, value in values.items() if name in names})
     models = []
     for seed in seeds:
         torch.manual_seed(seed)
@@ -283,3 +284,20 @@ def test_an_update_never_waits_for_the_device(algo: str, seeds: tuple[int, ...])
     refusing_to_wait(lambda: learner.engine.update(batch, noise))
     refusing_to_wait(lambda: learner.train(replay, 3, global_step=1000))
     assert learner.update_count == 4
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+@pytest.mark.parametrize("name", algorithm_names())
+def test_every_gradient_can_be_clipped(name: str, seeds: int) -> None:
+    """Tuned temperatures and multipliers among them: after one update Adam's mean is a tenth of the gradient."""
+    wanted = {"max_grad_norm": 1e-3, "alpha": "auto", "lagrange_threshold": 1.0, "policy_delay": 1}
+    learner = make_learner(name, tuple(range(seeds)), wanted)
+    learner.train(filled_replay(name, seeds), 1, 1)
+    for phase in learner.engine.phases:
+        for seed in range(seeds):
+            means = [
+                view[seed].square().sum()
+                for group in phase.groups
+                for view in learner.engine.layouts[group].views(learner.engine.adam_mean[group]).values()
+            ]
+            assert sum(means).sqrt() == pytest.approx(1e-4, rel=1e-3)

@@ -1,5 +1,4 @@
-"""CQL: Kumar et al., "Conservative Q-Learning for Offline Reinforcement Learning", 2020: SAC with a penalty on the
-values of actions that the data does not have."""
+"""CQL: Kumar et al., "Conservative Q-Learning for Offline Reinforcement Learning", 2020: SAC that fears new actions."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ class CQLSettings(OfflineSettings, SACSettings):
     hidden_sizes: tuple[int, ...] = setting((256, 256, 256))
     actor_learning_rate: float | None = setting(3e-5, above(0))  # the temperature's too; null: as the critics
     cql_alpha: float = setting(10.0, above(0))
-    num_cql_samples: int = setting(10, at_least(1))  # actions of each of three kinds
+    num_cql_samples: int = setting(10, at_least(1, MOST_SAMPLES))  # actions of each of three kinds
     cql_temperature: float = setting(1.0, above(0))
     lagrange_threshold: float | None = setting(None, above(0))  # given: the penalty's weight is tuned to keep this gap
     bc_updates: int = setting(0, at_least(0))  # at first the actor is cloned from the data
@@ -47,10 +46,12 @@ class CQLSettings(OfflineSettings, SACSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        samples = self.num_cql_samples
-        require(samples <= MOST_SAMPLES, "num_cql_samples", f"<= {MOST_SAMPLES}, got {samples}")
         # The best of several actions has no density of its own to take an entropy from.
         require(not (self.backup_entropy and self.max_backup), "backup_entropy", "false where max_backup is true")
+
+    @property
+    def network_rows(self) -> int:
+        return self.batch_size * (1 + 3 * self.num_cql_samples)
 
 
 def conservative_gap(samples: Tensor, data: Tensor, temperature: float) -> Tensor:
@@ -78,9 +79,8 @@ class CQL(OfflineLearner, SAC):
 
     def phases(self) -> tuple[Phase, ...]:
         critic, policy = super().phases()
-        if self.settings.lagrange_threshold is None:
-            return critic, policy
-        return Phase(("critic", "multiplier"), critic.loss), policy
+        tuned = self.settings.lagrange_threshold is not None
+        return Phase(("critic", "multiplier"), critic.loss) if tuned else critic, policy
 
     def set_progress(self, progress: float) -> None:
         super().set_progress(progress)

@@ -38,6 +38,10 @@ class DrQSettings(ImageSettings, SACSettings):
     loss_augmentations: int = setting(2, at_least(1, MOST_AUGMENTATIONS))  # the paper's M
     encoder: str = setting("drq", one_of("drq", "nature"))
 
+    @property
+    def network_rows(self) -> int:
+        return self.batch_size * max(self.target_augmentations, self.loss_augmentations)
+
 
 def detached(params: Params) -> Params:
     """Parameters that a loss uses but does not train."""

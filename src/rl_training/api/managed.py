@@ -95,7 +95,7 @@ class ManagedAlgorithm:
         """Fresh episodes with the greedy policy: `eval_return_mean`, `eval_return_std`, `eval_episodes`."""
         agent = self._trained("evaluate")
         source = env_source(agent.config, self.env_id, self.env_factory)
-        return evaluate_agent(agent, source, agent.config.eval_episodes if num_episodes is None else num_episodes)
+        return evaluate_agent(agent, source, num_episodes)
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
         return self._trained("predict").predict(obs, deterministic)

@@ -67,10 +67,10 @@ def run_show(words: Words) -> int:
     from rl_training.data.summary import summarize_data, trajectory_returns
     from rl_training.runtime.datasets import load_data, training_data
 
-    transitions = load_data(words.path, drop_nonfinite=words.drop_nonfinite)
+    transitions, mended = load_data(words.path, drop_nonfinite=words.drop_nonfinite), list[str]()
     if words.env is not None:
         observation, action = _spaces(words.env)
-        training_data(transitions, observation, action, words.path, words.clip_actions)
+        training_data(transitions, observation, action, words.path, words.clip_actions, mended.append)
     summary = summarize_data(transitions, words.env)
     if words.json:
         print(_json(summary))
@@ -79,7 +79,7 @@ def run_show(words: Words) -> int:
     lines = [textwrap.fill(line, columns, subsequent_indent="  ") for line in _facts(summary)]
     lines += ["", "returns", *histogram(trajectory_returns(transitions)[0].tolist(), columns, _solid(sys.stdout))]
     print("\n".join(lines))
-    for note in summary["notes"]:
+    for note in (*summary["notes"], *mended):
         print(f"note: {note}", file=sys.stderr)
     return 0
 
@@ -139,11 +139,12 @@ def _solid(stream: Any) -> bool:
 
 def _new_file(words: Words) -> str:
     """The format to write in; what is there already is not written over."""
-    from rl_training.data.loaders import choose_format
+    from rl_training.data.loaders import check_writable, choose_format
 
     chosen = choose_format(Path(words.output), words.format)
     if Path(words.output).exists():
         raise UserError(f"{words.output}: already exists")
+    check_writable(Path(words.output), chosen)
     return chosen
 
 

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 
-def free_memory() -> int:
+def free_memory(root: Path = Path("/")) -> int:
     """Bytes that can be allocated without swapping; practically unlimited where the system does not tell."""
+    available = re.search(r"^MemAvailable: +(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    return min([int(available[1]) * 1024 if available else 1 << 62, *_left_to_containers(root)])
+
+
+def _left_to_containers(root: Path) -> Iterator[int]:
+    """What each control group that this process is in may still take (Docker, Kubernetes, Slurm)."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, name = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        folder, limit, usage = ("sys/fs/cgroup", "memory.max", "memory.current")
+        if controllers:  # version 1
+            folder, limit, usage = ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+        own = Path(name.lstrip("/"))
+        for group in (own, *own.parents):  # in a container, its own group is the folder itself
+            here = root / folder / group
+            numbers = [_text(here / file).strip() for file in (limit, usage)]
+            if all(number.isdecimal() for number in numbers):
+                cached = re.search(r"^(?:total_)?inactive_file (\d+)", _text(here / "memory.stat"), re.MULTILINE)
+                yield max(int(numbers[0]) - int(numbers[1]) + (int(cached[1]) if cached else 0), 0)
+
+
+def _text(path: Path) -> str:
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+        return path.read_text()
     except OSError:
-        pass
-    return 1 << 62
+        return ""
 
 
 def gibibytes(count: int) -> str:

@@ -15,6 +15,7 @@ from rl_training.data.replay_buffer import Array, Layout, ReplayBuffer, field_la
 FEWEST_FINAL_FRAMES = 1024
 FINAL_FRAME_SHARE = 8  # where no time limit is known: room for one cut-off episode in so many transitions
 FRAME_FIELDS = ("obs", "next_obs")
+NO_FINAL, LOST_FINAL = -1, -2  # the episode goes on or is terminal; or its final frame was written over
 
 
 class FrameReplay(ReplayBuffer):
@@ -59,7 +60,7 @@ class FrameReplay(ReplayBuffer):
     def layout(shape: EnvShape) -> Layout:
         fields = {name: row for name, row in field_layout(shape).items() if name not in FRAME_FIELDS}
         # `age`: frames of the same episode before a row's own, as far as a stack reaches. `final`: which final frame
-        # follows it, or -1.
+        # follows it, or one of NO_FINAL and LOST_FINAL.
         return {**fields, "age": ((), "uint8"), "final": ((), "int64")}
 
     @property
@@ -83,7 +84,7 @@ class FrameReplay(ReplayBuffer):
         self.frames[:, place : place + self.num_envs].copy_(source, non_blocking=True)
 
     def _store_final_frames(self, cut_off: Array, next_obs: Array) -> Array:
-        numbers = np.full(cut_off.shape, -1, np.int64)
+        numbers = np.full(cut_off.shape, NO_FINAL, np.int64)
         if cut_off.any():
             for seed, env in np.argwhere(cut_off):
                 numbers[seed, env] = self.final_counts[seed]
@@ -118,7 +119,7 @@ class FrameReplay(ReplayBuffer):
 
     def _place_after(self, rows: Tensor) -> Tensor:
         final, numbers = self._take("final", rows), self._numbers(rows)
-        following = torch.where(final >= 0, numbers, numbers + self.num_envs) % self.frame_places
+        following = torch.where(final == NO_FINAL, numbers + self.num_envs, numbers) % self.frame_places
         kept = (final >= 0) & (final >= self.final_counts_tensor - self.final_places)
         return torch.where(kept, self.frame_places + final % self.final_places, following)
 
@@ -130,10 +131,13 @@ class FrameReplay(ReplayBuffer):
     def read(self, start: int, stop: int) -> dict[str, Tensor]:
         """A segment stands alone: with the frames before and after its transitions, and the final frames of its own."""
         rows = super().read(start, stop)
+        counts = torch.from_numpy(self.final_counts.copy())
+        gone = (rows["final"] >= 0) & (rows["final"] < counts.unsqueeze(-1) - self.final_places)
+        rows["final"] = rows["final"].masked_fill(gone, LOST_FINAL)  # a larger ring would take them for kept
         places = torch.arange(start - self.before, stop + self.num_envs, device=self.device) % self.frame_places
         rows["frames"] = self.frames.index_select(1, places).cpu()
         rows["final_frames"] = self.final_frames[self._final_places_of(rows["final"])].cpu()
-        rows["final_counts"] = torch.from_numpy(self.final_counts.copy())
+        rows["final_counts"] = counts
         return rows
 
     def segment_layout(self, count: int, rows: Mapping[str, Tensor]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,11 +18,20 @@ from typing import Any, Protocol
 import numpy as np
 
 from rl_training.core.checks import UserError, did_you_mean, shown
-from rl_training.data.hdf5 import open_hdf5, write_hdf5
+from rl_training.data.hdf5 import h5py_module, open_hdf5, write_hdf5
 from rl_training.data.minari import clean_id, find_minari, open_minari, write_minari
 from rl_training.data.npz import open_npz, write_npz
 from rl_training.data.storage import MEMORY_SHARE, Array, Layout, allocate
-from rl_training.data.transitions import Transitions, broken, check_values, column, flags, successors, without
+from rl_training.data.transitions import (
+    STORED_TWICE,
+    Transitions,
+    broken,
+    check_values,
+    column,
+    flags,
+    successors,
+    without,
+)
 from rl_training.experiment.files import make_directory, sync_directory, sync_tree
 
 # What each array may be called: D4RL's name first, which is also the one that is written.
@@ -38,6 +48,10 @@ LONGEST_ABOUT = 1 << 24
 KEYS = (*(key for keys in ALIASES.values() for key in keys), ABOUT)
 SUFFIXES = {".npz": "npz", ".hdf5": "hdf5", ".h5": "hdf5"}
 FORMATS = ("npz", "hdf5", "minari")
+
+
+class NoSuchData(UserError):
+    """There is nothing at the path of a data set."""
 
 
 class Reader(Protocol):
@@ -69,14 +83,14 @@ def open_reader(path: str | Path) -> AbstractContextManager[Any]:
         return open_minari(folder)
     place = Path(path)
     if not place.exists():
-        raise UserError(f"{path}: no such data set{_nearby(place)}")
+        raise NoSuchData(f"{path}: no such data set{_nearby(place)}")
     if place.is_dir():
         raise UserError(f"{path}: is a directory, and not a Minari data set (no data/metadata.json)")
     if place.suffix not in SUFFIXES:
         raise UserError(f"{path}: a data set must be {', '.join(SUFFIXES)} or a Minari folder, got {place.suffix!r}")
     if not place.is_file():
         raise UserError(f"{path}: not a regular file")
-    return open_npz(place) if SUFFIXES[place.suffix] == "npz" else open_hdf5(place, KEYS)
+    return (open_npz if SUFFIXES[place.suffix] == "npz" else open_hdf5)(place, KEYS)
 
 
 def _nearby(place: Path) -> str:
@@ -154,7 +168,7 @@ def _assemble(
     if obs.ndim == 1 and obs.dtype.kind == "f" and (about.get("observation_space") or {}).get("shape") != []:
         obs, next_obs = obs.reshape(-1, 1), next_obs.reshape(-1, 1)  # a single number, and not the number of a state
     if "truncated" not in present:  # a trajectory went on elsewhere than in the next row
-        ends["truncated"] = broken(obs, next_obs) & ~ends["terminated"]
+        ends["truncated"] = broken(obs, next_obs, STORED_TWICE) & ~ends["terminated"]
     lost = None if "next_obs" in present else successors(obs, next_obs, **ends)
     ends["truncated"][-1:] |= ~ends["terminated"][-1:]  # the end of the recording is an end
     rewards = column(arrays["rewards"], "rewards", where)
@@ -193,6 +207,22 @@ def choose_format(path: Path, name: str | None = None) -> str:
     return name or str(by_suffix)
 
 
+def check_writable(path: Path, chosen: str) -> None:
+    """Before hours of recording, and without a trace: whether `save_transitions` will be able to write there."""
+    if chosen != "npz":
+        h5py_module()
+    there = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> UserError:
+    return UserError(f"{path}: cannot be written ({error.strerror or error})")
+
+
 def save_transitions(transitions: Transitions, path: str | Path, format: str | None = None) -> Path:
     """Written under another name and renamed: the data set is there whole, or not at all. Nothing is overwritten."""
     path = Path(path)
@@ -211,7 +241,7 @@ def save_transitions(transitions: Transitions, path: str | Path, format: str | N
         temporary.rename(path)
         sync_directory(path.parent)
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror or error})") from error
+        raise _unwritable(path, error) from error
     finally:
         shutil.rmtree(temporary) if temporary.is_dir() else temporary.unlink(missing_ok=True)
     return path

@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +186,10 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
         metadata["env_id"] = transitions.env_id
         spec = gymnasium.registry.get(transitions.env_id)  # a look-up: `gymnasium.spec` would import a named module
         if spec is not None:
-            metadata["env_spec"] = spec.to_json()
+            with suppress(
+                ValueError, TypeError
+            ):  # made by a function, as the Control Suite's: there is no JSON of that
+                metadata["env_spec"] = spec.to_json()
     (data / METADATA).write_bytes(to_json(metadata, indent=1))
 
 

@@ -6,6 +6,7 @@ arrays are filled piece by piece.
 
 from __future__ import annotations
 
+import math
 import re
 import zipfile
 import zlib
@@ -26,7 +27,9 @@ HEADER = re.compile(
 )
 LONGEST_HEADER = 1 << 16
 MOST_MEMBERS = 1000
+MOST_AXES, MOST_ELEMENTS = 32, 1 << 48
 NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
+TEXT = re.compile(r"[<>|=]?[US]\d{1,6}")
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError)
 
@@ -34,8 +37,8 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runtim
 class NpzReader:
     """The arrays of an open archive: what they are (`layout`), and their values (`read`)."""
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
-        self.path, self.archive = path, archive
+    def __init__(self, path: Path, archive: zipfile.ZipFile, wanted: tuple[str, ...]) -> None:
+        self.path, self.archive, self.wanted = path, archive, wanted
         self.layout: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
         self._stored: dict[str, tuple[np.dtype[Any], bool]] = {}
         names = [info.filename for info in archive.infolist()]
@@ -49,6 +52,8 @@ class NpzReader:
         with self._open(name) as member:
             shape, dtype, fortran = self._header(member, name)
             start = member.tell()
+        if dtype.kind in "US":  # a remark
+            return
         declared, stored = layout_bytes({name: (shape, dtype)}), self.archive.getinfo(name).file_size - start
         key = name.removesuffix(".npy")
         if declared != stored:
@@ -70,9 +75,12 @@ class NpzReader:
         descr = found["descr"].strip("'")
         if "O" in descr:
             raise UserError(f"{where} contains Python objects, which are never loaded")
-        if not NUMBERS.fullmatch(descr):
+        remark = TEXT.fullmatch(descr) and name.removesuffix(".npy") not in self.wanted
+        if not NUMBERS.fullmatch(descr) and not remark:
             raise UserError(f"{where} has elements of type {shown(descr)}, numbers of at most 64 bits are expected")
         shape = tuple(int(length) for length in found["shape"].replace(" ", "").split(",") if length)
+        if len(shape) > MOST_AXES or math.prod(max(length, 1) for length in shape) >= MOST_ELEMENTS:
+            raise UserError(f"{where} is of shape {shown(str(shape))}, which no array has")
         return shape, np.dtype(descr), found["fortran"] == "True"
 
     def read(self, name: str, out: Array) -> None:
@@ -109,13 +117,13 @@ def _exactly(member: IO[bytes], count: int) -> bytes:
 
 
 @contextmanager
-def open_npz(path: Path) -> Iterator[NpzReader]:
+def open_npz(path: Path, wanted: tuple[str, ...]) -> Iterator[NpzReader]:
     try:
         archive = zipfile.ZipFile(path)
     except _DAMAGE as error:
         raise UserError(f"{path}: not an npz file ({one_line(error)})") from error
     with archive:
-        yield NpzReader(path, archive)
+        yield NpzReader(path, archive, wanted)
 
 
 def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:

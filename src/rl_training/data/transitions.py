@@ -16,6 +16,7 @@ from rl_training.core.checks import UserError
 from rl_training.data.storage import Array, allocate, blocks, share_beside
 
 LARGEST = np.finfo(np.float32).max  # learners compute in float32: beyond it a number is as good as infinite
+STORED_TWICE = 1e-6  # of a number: how far two copies of an observation may be apart, one of them rounded
 NONFINITE, TOO_LARGE = "NaN or infinity", "numbers beyond float32's range"
 DROP_HINT = "; leave them out with --drop-nonfinite (drop_nonfinite: true)"
 FIELDS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
@@ -75,11 +76,14 @@ def successors(obs: Array, next_obs: Array, terminated: Array, truncated: Array)
     return np.asarray(lost)
 
 
-def broken(obs: Array, next_obs: Array) -> Array:
+def broken(obs: Array, next_obs: Array, tolerance: float = 0.0) -> Array:
     """Rows whose next observation is not the observation of the next row; the last row is not one of them."""
     answer = np.zeros(len(obs), np.bool_)
     for rows in blocks(obs[:-1]):
-        differs = next_obs[rows] != obs[rows.start + 1 : rows.stop + 1]
+        mine, following = next_obs[rows], obs[rows.start + 1 : rows.stop + 1]
+        differs = mine != following
+        if tolerance and obs.dtype.kind == "f":
+            differs &= np.abs(mine - following) > tolerance * np.maximum(np.abs(following), 1)
         answer[rows] = differs.reshape(len(differs), -1).any(1)
     return answer
 
@@ -100,14 +104,14 @@ def without(transitions: Transitions, rows: Array, why: str, where: str) -> Tran
 
 
 def joined(parts: Sequence[Transitions], names: Sequence[str]) -> Transitions:
-    """Several data sets as one, one behind the other: every end stays an end."""
+    """Several data sets as one, one behind the other: every end stays an end. Of two precisions it is the finer."""
     first = parts[0]
     if len(parts) == 1:
         return first
     for part, name in zip(parts[1:], names[1:], strict=True):
         for field, array in part.arrays().items():
             mine = getattr(first, field)
-            if array.shape[1:] != mine.shape[1:] or array.dtype != mine.dtype:
+            if array.shape[1:] != mine.shape[1:] or array.dtype.kind != mine.dtype.kind:
                 raise UserError(
                     f"{name}: {field} are {array.dtype} {array.shape[1:]} a row, "
                     f"those of {names[0]} are {mine.dtype} {mine.shape[1:]}"
@@ -115,7 +119,8 @@ def joined(parts: Sequence[Transitions], names: Sequence[str]) -> Transitions:
         if None not in (part.env_id, first.env_id) and part.env_id != first.env_id:
             raise UserError(f"{name} is of {part.env_id}, {names[0]} of {first.env_id}: they are not one data set")
     rows = sum(map(len, parts))
-    layout = {field: ((rows, *array.shape[1:]), array.dtype) for field, array in first.arrays().items()}
+    wide = {field: np.result_type(*(getattr(part, field) for part in parts)) for field in first.arrays()}
+    layout = {field: ((rows, *array.shape[1:]), wide[field]) for field, array in first.arrays().items()}
     share = share_beside(*(part.obs for part in parts))
     arrays: dict[str, Any] = {**allocate(layout, ", ".join(names), share)}
     for field, array in arrays.items():
@@ -160,26 +165,38 @@ def nonfinite_rows(array: Array) -> Array:
     return answer
 
 
+def scattered(transitions: Transitions) -> bool:
+    """Whether the rows are mostly no trajectories but single transitions."""
+    return bool((transitions.truncated & ~transitions.terminated).sum() > len(transitions) / 2)
+
+
 def _suspicions(transitions: Transitions) -> list[str]:
     """What may be right and often is not."""
     terminated, truncated = transitions.terminated, transitions.truncated
     found = []
-    both = int((terminated & truncated).sum())
-    if both and both == truncated.sum():
+    told = truncated.copy()
+    told[-1:] &= terminated[-1:]  # that the recording ends there is not the file's word
+    both = int((terminated & told).sum())
+    if both and both == told.sum():
         found.append(f"all {both} time limits are marked terminal as well: they count as terminal states")
     lengths = np.diff(transitions.stops(), prepend=-1)
-    if terminated.sum() >= 3 and not truncated.any() and len(set(lengths[:-1].tolist())) == 1 and lengths[0] > 1:
+    if terminated.sum() >= 3 and not told.any() and len(set(lengths[:-1].tolist())) == 1 and lengths[0] > 1:
         found.append(
             f"every trajectory ends in a terminal state after {lengths[0]} steps: if that is a time limit, it belongs "
             "into timeouts"
         )
-    apart = broken(transitions.obs, transitions.next_obs)
+    apart = broken(transitions.obs, transitions.next_obs, STORED_TWICE)
     limits = (truncated & ~terminated)[:-1]
     run_over = int((limits & ~apart[:-1]).sum())
     if run_over > limits.sum() / 2:
         found.append(
             f"at {run_over} of {int(limits.sum())} time limits the next observation is that of the next row: if "
             "another episode begins there, values run on into it"
+        )
+    if scattered(transitions):
+        found.append(
+            f"{len(transitions.stops())} of {len(transitions)} rows end a trajectory: they are shuffled, or their next "
+            "observations are of something else; returns mean nothing"
         )
     breaks = apart & ~(terminated | truncated)
     if breaks.any():

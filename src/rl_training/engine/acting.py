@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import vmap
 
-from rl_training.engine.compilation import compile_once
+from rl_training.engine.compilation import captured, compile_once
 from rl_training.engine.engine import Engine
 
 Array = NDArray[Any]
@@ -77,6 +77,6 @@ class Acting:
                 self._run(policy, static)
         torch.cuda.current_stream(device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with captured(graph):
             output = self._run(policy, static)
         return graph, static, output

@@ -1,14 +1,33 @@
-"""torch.compile for functions that are called a million times with the same shapes."""
+"""torch.compile and CUDA graphs for functions that are called a million times with the same shapes."""
 
 from __future__ import annotations
 
+import gc
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._dynamo import lookup_backend
+
+
+@contextmanager
+def captured(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
+    """What is done inside becomes the graph's.
+
+    An older graph that the garbage collector frees in the middle of a capture would end it.
+    """
+    gc.collect()
+    wanted = gc.isenabled()
+    gc.disable()
+    try:
+        with torch.cuda.graph(graph):
+            yield
+    finally:
+        if wanted:
+            gc.enable()
 
 
 def compile_once(function: Callable[..., Any], backend: str = "inductor") -> Callable[..., Any]:

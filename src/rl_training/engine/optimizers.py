@@ -33,11 +33,11 @@ def clip_per_seed(
     grads: Mapping[str, Mapping[str, Tensor]], layouts: Mapping[str, Layout], max_norm: float
 ) -> dict[str, dict[str, Tensor]]:
     """Scale each seed's gradient, over all groups of the phase, down to `max_norm`; seeds never mix."""
-    squares = [
-        tensor.reshape(layouts[group].seeds, -1, tensor.shape[-1]).square().sum(1).sum(-1)
-        for group, tensors in grads.items()
-        for tensor in tensors.values()
-    ]
+    squares = []
+    for group, tensors in grads.items():
+        for name, tensor in tensors.items():
+            columns = (1, *layouts[group].shapes[name])[-1]  # a temperature has no axis of its own
+            squares.append(tensor.reshape(layouts[group].seeds, -1, columns).square().sum(1).sum(-1))
     # In steps and one after the other: a sum over everything at once goes in another order where a seed is alone.
     norm = sum(squares[1:], squares[0]).sqrt()
     scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)

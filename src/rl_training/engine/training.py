@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from rl_training.engine import drawing
-from rl_training.engine.compilation import compile_once
+from rl_training.engine.compilation import captured, compile_once
 from rl_training.engine.engine import Engine
 from rl_training.engine.gradients import entry
 from rl_training.engine.phases import Batch, Noise, NoiseSpec, Pattern, Source
@@ -122,22 +120,9 @@ class Training:
         for tensor, value in zip(state, before, strict=True):
             tensor.copy_(value)
         graph = torch.cuda.CUDAGraph()
-        with _no_collection(), torch.cuda.graph(graph):
+        with captured(graph):
             run()
         return graph.replay
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """An older learner's graph that the garbage collector frees in the middle of a capture would end the capture."""
-    gc.collect()
-    wanted = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if wanted:
-            gc.enable()
 
 
 def _gather(source: Source, drawn: Tensor) -> tuple[Batch, Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,13 +35,14 @@ def training_data(
     action: ActionCodec,
     where: str,
     clip_actions: bool = False,
+    tell: Callable[[str], None] = lambda note: None,
 ) -> TransitionDataset:
-    """The transitions in the library's units, after a check that they are of these spaces."""
+    """The transitions in the library's units, after a check that they are of these spaces. What it mends, it tells."""
     _check_observations(transitions, observation, where)
-    actions = _discrete_actions if action.discrete else _continuous_actions
+    convert = _discrete_actions if action.discrete else partial(_continuous_actions, clip_actions, tell)
     return TransitionDataset(
         obs=_encoded(transitions.obs, observation, where),
-        actions=actions(transitions, action, where, clip_actions),
+        actions=convert(transitions, action, where),
         rewards=transitions.rewards,
         next_obs=_encoded(transitions.next_obs, observation, where),
         dones=transitions.terminated,
@@ -73,7 +76,7 @@ def _check_observations(transitions: Transitions, observation: ObservationCodec,
             _refuse(wrong, array, f"{where}: observations must be in {space}")
 
 
-def _discrete_actions(transitions: Transitions, action: ActionCodec, where: str, clip_actions: bool) -> Array:
+def _discrete_actions(transitions: Transitions, action: ActionCodec, where: str) -> Array:
     actions = transitions.actions
     if actions.dtype.kind == "f":
         raise UserError(f"{where}: actions are {actions.dtype} {actions.shape}, the environment has {action.space}")
@@ -85,7 +88,9 @@ def _discrete_actions(transitions: Transitions, action: ActionCodec, where: str,
     return action.from_env(actions.astype(np.int64))
 
 
-def _continuous_actions(transitions: Transitions, action: ActionCodec, where: str, clip_actions: bool) -> Array:
+def _continuous_actions(
+    clip_actions: bool, tell: Callable[[str], None], transitions: Transitions, action: ActionCodec, where: str
+) -> Array:
     actions = transitions.actions
     if transitions.discrete or actions.shape[1] != action.dim:
         raise UserError(f"{where}: actions are {actions.dtype} {actions.shape}, the environment has {action.space}")
@@ -98,6 +103,8 @@ def _continuous_actions(transitions: Transitions, action: ActionCodec, where: st
     if not clip_actions:
         hint = "; clip them with --clip-actions (clip_actions: true)"
         _refuse(outside, actions, f"{where}: actions must be in {action.space}", hint)
+    elif outside.any():
+        tell(f"{where}: the actions of {int(outside.sum())} of {len(outside)} rows were clipped to {action.space}")
     return np.clip(scaled, -1, 1, out=scaled)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -55,3 +56,8 @@ class EpisodeStatistics:
         self.open_lengths = np.array(state["open_lengths"], np.int64)
         self.returns, self.lengths = state["returns"], state["lengths"]
         self.finished = list(state["finished"])
+
+    def forget(self, envs: Sequence[int]) -> None:
+        """The open episodes of these environments could not be brought back: others begin there."""
+        self.open_returns[list(envs)] = 0
+        self.open_lengths[list(envs)] = 0

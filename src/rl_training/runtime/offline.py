@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -16,11 +17,10 @@ from rl_training.data.offline_dataset import ResidentData, TransitionDataset
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.data.storage import Array, blocks
 from rl_training.data.summary import trajectory_returns
-from rl_training.data.transitions import Transitions, joined
+from rl_training.data.transitions import Transitions, joined, scattered
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import MAX_SPACE, ActionCodec, ObservationCodec, env_shape, space_from_dict
-from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.resources import find_packaged_asset
 from rl_training.runtime.agents import load_agent
 from rl_training.runtime.datasets import load_data, training_data
@@ -53,15 +53,17 @@ class OfflineData:
     def about(self) -> dict[str, Any]:
         return {"dataset": {"sha256": self.sha256, "transitions": len(self.dataset)}}
 
-    def change_since(self, checkpoint: Checkpoint, force: bool) -> str | None:
-        """A run goes on only with the data that it began with, or by force; then what has changed."""
-        before = checkpoint.state.get("dataset")
-        digest = before.get("sha256") if isinstance(before, dict) else None
-        if digest == self.sha256:
+    def change_since(self, told: Any, where: Path, force: bool) -> str | None:
+        """A run goes on only with the data that it began with, or by force; then what has changed.
+
+        `told` is what was saved of that data; None: nothing yet, since the run was killed before it began to learn.
+        """
+        digest = told.get("sha256") if isinstance(told, dict) else None
+        if told is None or digest == self.sha256:
             return None
-        change = f"the data set has changed since the checkpoint (sha256 {str(digest)[:16]} -> {self.sha256[:16]})"
+        change = f"the data set has changed (sha256 {str(digest)[:16]} -> {self.sha256[:16]})"
         if not force:
-            raise UserError(f"{checkpoint.path}: {change}; --force goes on with it all the same")
+            raise UserError(f"{where}: {change}; --force goes on with it all the same")
         return change
 
     def mixed_with(self, replay: ReplayBuffer, data: ResidentData, settings: OfflineSettings) -> MixedData:
@@ -72,37 +74,46 @@ class OfflineData:
 def prepare_offline(settings: OfflineSettings, source: EnvSource) -> OfflineData:
     """Load or make the data set and check it against the environment, or, where there is none, against itself."""
     notices: list[str] = []
-    has_environment, replays_exactly = True, True
+    no_environment, replays_exactly = None, True
     try:
         replays_exactly = check_environment(source).replays_exactly
     except UserError as error:
         if settings.dataset_kind != "file" or settings.offline_steps is not None:
             raise
-        has_environment = False
+        no_environment = str(error)
         notices.append(f"no environment, so there are no evaluations: {error}")
     transitions, where = _transitions(settings, source)
-    notices += [f"{where}: {note}" for note in transitions.notes]
-    if has_environment:
-        env = source.make()
-        try:
-            observation, action = ObservationCodec(env.observation_space), ActionCodec(env.action_space)
-        finally:
-            env.close()
-    else:
-        observation, action = own_spaces(transitions, where)
-    dataset = training_data(transitions, observation, action, where, settings.clip_actions)
+    notices += transitions.notes
+    try:
+        observation, action = _spaces(source) if no_environment is None else own_spaces(transitions, where)
+        dataset = training_data(transitions, observation, action, where, settings.clip_actions, notices.append)
+    except UserError as error:
+        if no_environment is None:
+            raise
+        raise UserError(f"{error}; there is no environment to tell more: {no_environment}") from error
     scale, shift = _reward_scale(settings, transitions), settings.reward_shift
     dataset = dataset.with_reward_transform(scale=scale, shift=shift)
     digest = transitions.sha256()
     return OfflineData(
-        dataset, observation, action, digest, has_environment, replays_exactly, tuple(notices), scale, shift
+        dataset, observation, action, digest, no_environment is None, replays_exactly, tuple(notices), scale, shift
     )
+
+
+def _spaces(source: EnvSource) -> tuple[ObservationCodec, ActionCodec]:
+    env = source.make()
+    try:
+        return ObservationCodec(env.observation_space), ActionCodec(env.action_space)
+    finally:
+        env.close()
 
 
 def _transitions(settings: OfflineSettings, source: EnvSource) -> tuple[Transitions, str]:
     if settings.dataset_kind == "file":
         paths = settings.dataset_paths
-        parts = [load_data(path, drop_nonfinite=settings.drop_nonfinite) for path in paths]
+        parts = []
+        for path in paths:
+            part = load_data(path, drop_nonfinite=settings.drop_nonfinite)
+            parts.append(replace(part, notes=tuple(f"{path}: {note}" for note in part.notes)))
         return joined(parts, [str(path) for path in paths]), ", ".join(map(str, paths))
     size, seed = settings.dataset_size, settings.dataset_seed
     if settings.dataset_kind == "random":
@@ -116,6 +127,11 @@ def _transitions(settings: OfflineSettings, source: EnvSource) -> tuple[Transiti
 def _reward_scale(settings: OfflineSettings, transitions: Transitions) -> float:
     if settings.reward_scale != "return_range":
         return settings.reward_scale
+    if scattered(transitions):
+        raise UserError(
+            "reward_scale must be a number here: return_range needs whole trajectories, and "
+            f"{len(transitions.stops())} of {len(transitions)} rows of the data set end one"
+        )
     returns, _ = trajectory_returns(transitions)
     spread = float(returns.max() - returns.min())
     return RETURN_RANGE / spread if spread > 0 else 1.0

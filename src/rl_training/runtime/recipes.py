@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -33,7 +34,7 @@ def record_policy(
 ) -> Transitions:
     """`size` transitions of an agent's best actions with noise: of that standard deviation (actions being in [-1, 1]),
     or with that probability of a random choice."""
-    require(noise >= 0, "noise", f">= 0, got {noise}")
+    require(0 <= noise < math.inf, "noise", f"a number >= 0, got {noise}")
     require(noise <= 1 or not agent.action.discrete, "noise", f"a probability, got {noise}")
     check_agent(agent.shape, source)
 

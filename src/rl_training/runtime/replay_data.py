@@ -19,8 +19,10 @@ from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, sp
 from rl_training.experiment.checkpointing import Checkpoint, DamagedCheckpoint
 from rl_training.experiment.config import config_from_dict
 from rl_training.runtime.agents import find_checkpoint
+from rl_training.runtime.fitting import parse_settings
 from rl_training.runtime.run_state import check_rows, unfit
 from rl_training.runtime.saving import segment_rows
+from rl_training.runtime.storage import replay_capacity
 
 
 def is_run(path: Path) -> bool:
@@ -40,6 +42,8 @@ def load_replay(path: Path, drop_nonfinite: bool = False, memory_share: float = 
         raise unfit(checkpoint.path, error) from error
     _check_room(checkpoint, len(config.seed_list), env_shape(observation, action), memory_share)
     rows = _segments(checkpoint, len(config.seed_list), config.num_envs, observation, action)
+    capacity = replay_capacity(config, parse_settings(config)[1])  # the oldest segment may begin before the ring does
+    rows = {name: tensor[:, -capacity:] for name, tensor in rows.items()}
     made = replay_transitions(rows, config.num_envs, observation, action, one_line(config.env_id), tuple(notes))
     return check_values(made, str(path), drop_nonfinite, from_file=False)
 

@@ -22,7 +22,8 @@ from rl_training.runtime.agents import Agent
 from rl_training.runtime.run_state import check_envs, check_metrics, check_priorities, check_rows, load_learner
 
 SEGMENT_NAME = re.compile(r"replay_(\d{12,18})_(\d{12,18})\.safetensors")
-MOST_SEGMENTS = 1024  # then the replay is written anew as one: linking many small files would cost more than it saves
+MOST_SEGMENTS = 1024  # then the replay is written anew: linking many small files would cost more than it saves
+SEGMENT_BYTES = 1 << 28  # of a segment at most: `restore` holds one of them beside the replay, twice
 THREADS = 4  # as many files as a save writes
 MOST_FAILURES = 3  # saves in a row that may fail (a full disk) before the run stops
 
@@ -68,8 +69,10 @@ class Saver:
                 **{f"actions_{row}": torch.from_numpy(log) for row, log in enumerate(snapshot["actions"])},
                 **{f"state_{row}": torch.from_numpy(state) for row, state in enumerate(snapshot["states"])},
             }
-            if replay.added > start:
-                tensors[f"replay_{start:012d}_{replay.added:012d}"] = replay.read(start, replay.added)
+            piece = _rows_of_a_segment(replay)
+            for first in range(start, replay.added, piece):
+                last = min(first + piece, replay.added)
+                tensors[f"replay_{first:012d}_{last:012d}"] = replay.read(first, last)
             if replay.priorities is not None:  # any of them may have changed: written whole, 8 bytes a transition
                 rows = replay.places(replay.oldest(), replay.added)
                 tensors["priorities"] = replay.priorities.state(rows)
@@ -138,6 +141,11 @@ class BestAgents:
                 del self.waiting[seed]
             except OSError as error:
                 self.note(f"best agent of seed {seed} could not be written: {error.strerror}; it is tried again")
+
+
+def _rows_of_a_segment(replay: ReplayBuffer) -> int:
+    steps = SEGMENT_BYTES * replay.capacity // replay.nbytes // replay.num_envs
+    return max(steps, 1) * replay.num_envs
 
 
 def segment_rows(name: str) -> tuple[int, int]:

@@ -186,9 +186,8 @@ class Session:
             self.record.update(failed_seeds=self.failed)
         if len(self.failed) == len(self.seeds):
             first = min(self.failed.values(), key=lambda entry: int(entry["update"]))
-            raise TrainingFailure(
-                f"{first['reason']} at update {first['update']}; the last good checkpoint is kept in {self.run_dir}"
-            )
+            kept = "the last good checkpoint is kept" if self.saver.newest else "there is no checkpoint yet"
+            raise TrainingFailure(f"{first['reason']} at update {first['update']}; {kept} in {self.run_dir}")
 
     # --- evaluation --------------------------------------------------------------------------------------------------
     def evaluate(self) -> None:
@@ -256,6 +255,7 @@ class Session:
         self.since_training, self.horizon = int(state["since_training"]), int(state["horizon"])
         self.elapsed_before = float(state["elapsed"])
         self.episodes.load(state["episode_statistics"])
+        self.episodes.forget(self.envs.lost if self.envs is not None else ())
         self.best, self.failed = list(state["best"]), dict(state["failed"])
         self.last_evaluation_step = int(state["last_evaluation_step"])
         evaluations = [Evaluation(returns, lengths) for returns, lengths in state["last_evaluation"]]

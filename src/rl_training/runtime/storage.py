@@ -26,7 +26,7 @@ def make_replay(
 ) -> ReplayBuffer:
     return replay_class(shape)(
         shape,
-        capacity=_capacity(config, settings),
+        capacity=replay_capacity(config, settings),
         num_envs=config.num_envs,
         seeds=len(config.seed_list),
         device=device,
@@ -36,9 +36,12 @@ def make_replay(
     )
 
 
-def _capacity(config: TrainConfig, settings: OffPolicySettings) -> int:
-    # Whole vector steps, rounded up: were the last one to push the first out, an extended run would miss it.
-    return min(settings.buffer_capacity, -(-config.total_timesteps // config.num_envs) * config.num_envs)
+def replay_capacity(config: TrainConfig, settings: OffPolicySettings) -> int:
+    """Of each seed: no more than the run can fill, in whole vector steps."""
+    steps = max(config.total_timesteps - (getattr(settings, "offline_steps", None) or 0), 1)
+    # Rounded up: were the last vector step to push the first out, an extended run would miss it.
+    most = min(settings.buffer_capacity, -(-steps // config.num_envs) * config.num_envs)
+    return max(most // config.num_envs, 1) * config.num_envs
 
 
 def _priority_alpha(settings: OffPolicySettings) -> float | None:
@@ -61,7 +64,7 @@ def check_learner_memory(
 
 def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str) -> None:
     """Refuse a replay before allocating, naming the largest size that fits."""
-    seeds, capacity = len(config.seed_list), _capacity(config, settings)
+    seeds, capacity = len(config.seed_list), replay_capacity(config, settings)
     free = _free(device)
     needed = bytes_needed(shape, capacity=capacity, num_envs=config.num_envs, seeds=seeds)
     needed += priority_bytes(capacity, seeds) if _priority_alpha(settings) is not None else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -130,25 +130,28 @@ def resume(
     cls, settings = parse_settings(config)
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
     offline = prepare_offline(settings, source) if isinstance(settings, OfflineSettings) else None
-    change = offline.change_since(checkpoint, force) if offline is not None and checkpoint is not None else None
     lock = RunLock(run_dir)
     lock.acquire()
     try:
         record = RunRecord.read(run_dir)
         choices, changed = recorded_choices(record)
+        change = None
+        if offline is not None:
+            told = record.values.get("dataset") if checkpoint is None else checkpoint.state.get("dataset") or {}
+            change = offline.change_since(told, checkpoint.path if checkpoint else run_dir, force)
         remove_leftovers(run_dir / "checkpoints")
         for directory in (run_dir, run_dir / "agents"):
             remove_temporaries(directory)
         # Asked for now, in the next checkpoint's config later: a kill in between must not forget it.
         wanted = config.to_dict()
-        record.update(status="running", ended=None, asked={name: wanted[name] for name in CAN_BE_ASKED})
+        begun = {"status": "running", "ended": None, "asked": {name: wanted[name] for name in CAN_BE_ASKED}}
         if change is None and offline is not None and _plays(settings) and not offline.replays_exactly:
             change = NOT_REPLAYABLE
         if change is not None:
-            record.update(resume="inexact", resume_note=change)
+            begun |= {"resume": "inexact", "resume_note": change}
         return _execute(
             config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress,
-            resumed=checkpoint, notes=[*notes, *changed], offline=offline,
+            resumed=checkpoint, notes=[*notes, *changed], offline=offline, begun=begun,
         )  # fmt: skip
     finally:
         lock.release()
@@ -167,6 +170,7 @@ def _execute(
     resumed: Checkpoint | None = None,
     notes: Sequence[str] = (),
     offline: OfflineData | None = None,
+    begun: Mapping[str, Any] | None = None,  # for the record, once nothing can be refused any more
 ) -> TrainResult:
     device = choices.apply()
     session: Session | None = None
@@ -206,6 +210,7 @@ def _execute(
                 envs.reset_all()
             if resumed is None and offline is not None and settings.normalize_observations:
                 learner.fix_observations(*observation_statistics(offline.dataset))
+            record.update(**(begun or {}))
             if not exact:
                 record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
                 notices.append(f"resume: inexact ({NOT_REPLAYABLE}); the open episodes start afresh")

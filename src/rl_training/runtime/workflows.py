@@ -14,6 +14,7 @@ from rl_training.algorithms.offline import OfflineSettings, settled_path
 from rl_training.core.checks import UserError, require
 from rl_training.core.d4rl import normalized_score
 from rl_training.core.types import TrainResult
+from rl_training.data.loaders import NoSuchData
 from rl_training.envs.factory import EnvFactory, EnvSource
 from rl_training.experiment.checkpoint_writing import copy_checkpoint
 from rl_training.experiment.checkpointing import Checkpoint, list_checkpoints
@@ -43,8 +44,11 @@ def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvF
 
 
 def evaluate_agent(
-    agent: Agent, source: EnvSource, num_episodes: int, first_episode: int = FRESH_EPISODES
+    agent: Agent, source: EnvSource, num_episodes: int | None, first_episode: int = FRESH_EPISODES
 ) -> dict[str, Any]:
+    """As many episodes as its config says, where none are asked for."""
+    if num_episodes is None:
+        num_episodes = agent.config.eval_episodes or 5
     require(num_episodes >= 1, "num_episodes", f">= 1, got {num_episodes}")
     check_agent(agent.shape, source)
     seeds = agent.learner.seeds
@@ -77,7 +81,7 @@ def evaluate_checkpoint(
     """Fresh episodes with the greedy policy of an agent file, a checkpoint or a run's newest checkpoint."""
     agent = load_agent(path, device)
     source = env_source(agent.config, env_id, env_factory)
-    return evaluate_agent(agent, source, agent.config.eval_episodes or 5 if num_episodes is None else num_episodes)
+    return evaluate_agent(agent, source, num_episodes)
 
 
 def predict_checkpoint(path: str | Path, obs: Any, deterministic: bool = True, device: str = "auto") -> Any:
@@ -177,16 +181,19 @@ def resume_training(
             raise UserError(f"{home}: cannot be copied to {run_dir} ({reason})") from error
         if record is None and checkpoint is not None:
             notes = [*notes, "a checkpoint away from its run: its rows and agents so far are not there"]
-    return trainer.resume(
-        checkpoint,
-        config,
-        run_dir,
-        callbacks=callbacks,
-        env_factory=env_factory,
-        show_progress=show_progress,
-        notes=notes,
-        force=force,
-    )
+    try:
+        return trainer.resume(
+            checkpoint,
+            config,
+            run_dir,
+            callbacks=callbacks,
+            env_factory=env_factory,
+            show_progress=show_progress,
+            notes=notes,
+            force=force,
+        )
+    except NoSuchData as error:
+        raise UserError(f"{error}; data (--data) tells where it is now") from error
 
 
 def _with_data(config: TrainConfig, data: Sequence[str | Path]) -> TrainConfig:
