@@ -186,9 +186,7 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
         metadata["env_id"] = transitions.env_id
         spec = gymnasium.registry.get(transitions.env_id)  # a look-up: `gymnasium.spec` would import a named module
         if spec is not None:
-            with suppress(
-                ValueError, TypeError
-            ):  # made by a function, as the Control Suite's: there is no JSON of that
+            with suppress(ValueError, TypeError):  # made by a function, as in the Control Suite: that has no JSON
                 metadata["env_spec"] = spec.to_json()
     (data / METADATA).write_bytes(to_json(metadata, indent=1))
 
