@@ -71,8 +71,9 @@ def offline_proofs() -> dict[str, Proof]:
                 config, 5, 20, wanted, reference, {"eval_interval": 100_000}, data=files
             )
         short = {"total_timesteps": 20_000, "eval_interval": 20_000}  # as much as the peer, which is slow, is given
+        seeds = 16 if algo == "bc" else 5  # of clones some fall early and some do not: five tell little
         found[f"{algo}-hopper-medium-20k"] = Proof(
-            f"configs/{algo}/hopper.yaml", 5, 100, None, "the data: 1544", short, data=HOPPER["medium"]
+            f"configs/{algo}/hopper.yaml", seeds, 100, None, "the data: 1544", short, data=HOPPER["medium"]
         )
     return found
 

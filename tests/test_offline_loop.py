@@ -128,6 +128,7 @@ def test_a_data_set_that_changed_is_not_resumed_with(tmp_path: Path, capsys) -> 
     assert "the data set has changed (sha256 " in said and said.count("\n") == 1
     assert "; --force goes on with it all the same" in said
     assert main(["resume", str(run_dir), "--total-timesteps", "30", "--quiet", "--json", "--force"]) == 0
+    assert "resume: inexact (the data set has changed (sha256 " in capsys.readouterr().err
     record = json.loads((run_dir / "run.json").read_text())
     assert record["resume"] == "inexact" and "the data set has changed" in record["resume_note"]
     assert record["dataset"]["sha256"] == record_random(EnvSource("Pendulum-v1"), 80, seed=1).sha256()

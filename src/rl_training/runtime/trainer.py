@@ -192,12 +192,6 @@ def _execute(
         data = ResidentData(offline.dataset, device) if offline is not None else None
         agent = Agent(config, learner, home.observation, home.action)
         room = disk_note(run_dir, config.keep_checkpoints, learner, replay, resumed)
-        notices = [
-            *notes,
-            *(offline.notices if offline else ()),
-            *starting_notices(config, settings, choices, record, envs),
-            *([room] if room else ()),
-        ]
 
         def guard(watched: SeededEnvs) -> Watchdog:
             return Watchdog(watched, lambda hang: _report_hang(hang, run_dir, record))
@@ -211,6 +205,12 @@ def _execute(
             if resumed is None and offline is not None and settings.normalize_observations:
                 learner.fix_observations(*observation_statistics(offline.dataset))
             record.update(**(begun or {}))
+            notices = [
+                *notes,
+                *(offline.notices if offline else ()),
+                *starting_notices(config, settings, choices, record, envs),
+                *([room] if room else ()),
+            ]
             if not exact:
                 record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
                 notices.append(f"resume: inexact ({NOT_REPLAYABLE}); the open episodes start afresh")
