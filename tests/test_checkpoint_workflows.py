@@ -57,13 +57,14 @@ def assert_same(first, second) -> None:
 
 
 @pytest.mark.parametrize("algo", algorithm_names())
-@pytest.mark.parametrize("cut", [7, 33, 97])  # before learning starts; mid-episode; after the ring wrapped
-def test_cut_and_resumed_equals_uncut(algo: str, cut: int, quick_config, tmp_path: Path) -> None:
+def test_cut_and_resumed_equals_uncut(algo: str, quick_config, tmp_path: Path) -> None:
     changes = {"seeds": (3, 5), "num_envs": 1, "checkpoint_interval": 41}
     whole = train(quick_config(algo, tmp_path / "whole", **changes), show_progress=False)
-    part = train(quick_config(algo, tmp_path / "cut", **changes), callbacks=[StopAt(cut)], show_progress=False)
-    assert part.metrics["global_step"] == cut
-    assert_same(whole, resume_training(part.run_dir, show_progress=False))
+    for cut in (7, 33, 97):  # before learning starts; mid-episode; after the ring wrapped
+        config = quick_config(algo, tmp_path / f"cut {cut}", **changes)
+        part = train(config, callbacks=[StopAt(cut)], show_progress=False)
+        assert part.metrics["global_step"] == cut
+        assert_same(whole, resume_training(part.run_dir, show_progress=False))
 
 
 QUIET = {"eval_episodes": 0, "log_interval": 1000, "checkpoint_interval": 1000}
@@ -93,14 +94,12 @@ def trained_state(result) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     "change",
     [
-        {"eval_episodes": 2, "eval_interval": 13},
-        {"log_interval": 7},
-        {"checkpoint_interval": 11, "keep_checkpoints": 1},
-        {"video": True, "report": True},
+        {"eval_episodes": 2, "eval_interval": 13, "log_interval": 7, "checkpoint_interval": 11, "keep_checkpoints": 1,
+         "video": True, "report": True},
         {"eval_episodes": 1, "eval_interval": 1, "log_interval": 1, "checkpoint_interval": 1},
     ],
-    ids=lambda change: "+".join(change),
-)
+    ids=["now and then", "at every step"],
+)  # fmt: skip
 def test_looking_on_does_not_change_training(algo: str, change, undisturbed, quick_config, tmp_path: Path) -> None:
     busy = trained_state(train(quick_config(algo, tmp_path, **{**QUIET, **change}), show_progress=False))
     expected = undisturbed(algo)

@@ -80,6 +80,9 @@ def whole(forks: Forks, tmp_path_factory) -> Callable[..., Path]:
     return run
 
 
+ONE_OF_A_KIND = ("rainbow_dqn", "sac", "iql", "drq")  # for what costs a start of Python each time
+
+
 def matrix() -> Iterator[Any]:
     """Every cut for every entry and family; the default run has them all where steps are cheap, and the rest slow."""
     for algo, family in CASES:
@@ -204,7 +207,9 @@ def test_going_on_in_another_directory(forks, whole, cut_mid_way, algo: str, tmp
     assert before == {path: path.read_bytes() for path in before}
 
 
-@pytest.mark.parametrize("algo", algorithm_names())
+@pytest.mark.parametrize(
+    "algo", [pytest.param(algo, marks=() if algo in ONE_OF_A_KIND else pytest.mark.slow) for algo in algorithm_names()]
+)
 def test_a_process_of_its_own_killed_from_outside(whole, algo: str, tmp_path: Path) -> None:
     """Without forks: `rl-training train`, SIGKILL when rows appear, and the Python API to go on."""
     for number in range(5):  # a short run may have ended before the signal reached it on a busy machine
