@@ -30,6 +30,17 @@ SMALL_SETTINGS: dict[str, Any] = {
     "target_update_interval": 10,
     "train_frequency": 1,
 }
+ONE_OF_A_KIND = ("rainbow_dqn", "tqc", "iql", "drq")
+
+
+def one_of_a_kind() -> list[Any]:
+    """Every algorithm, most of them only in the slow run: for what the others' tests show of them in another way."""
+    from rl_training.algorithms.catalogue import algorithm_names
+
+    marks = {name: () if name in ONE_OF_A_KIND else pytest.mark.slow for name in algorithm_names()}
+    return [pytest.param(name, marks=mark) for name, mark in marks.items()]
+
+
 PIXELS = {"pixels": {"resize_shape": [15, 16], "frame_stack": 2, "channel_first": True}}  # DrQ's smallest
 
 

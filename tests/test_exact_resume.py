@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import one_of_a_kind
 from resume_harness import (
     PACKAGES,
     Forks,
@@ -78,9 +79,6 @@ def whole(forks: Forks, tmp_path_factory) -> Callable[..., Path]:
         return made[algo, family]
 
     return run
-
-
-ONE_OF_A_KIND = ("rainbow_dqn", "sac", "iql", "drq")  # for what costs a start of Python each time
 
 
 def matrix() -> Iterator[Any]:
@@ -207,9 +205,7 @@ def test_going_on_in_another_directory(forks, whole, cut_mid_way, algo: str, tmp
     assert before == {path: path.read_bytes() for path in before}
 
 
-@pytest.mark.parametrize(
-    "algo", [pytest.param(algo, marks=() if algo in ONE_OF_A_KIND else pytest.mark.slow) for algo in algorithm_names()]
-)
+@pytest.mark.parametrize("algo", one_of_a_kind())
 def test_a_process_of_its_own_killed_from_outside(whole, algo: str, tmp_path: Path) -> None:
     """Without forks: `rl-training train`, SIGKILL when rows appear, and the Python API to go on."""
     for number in range(5):  # a short run may have ended before the signal reached it on a busy machine

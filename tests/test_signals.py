@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from conftest import one_of_a_kind
 from resume_harness import Forks, compare_runs, contents, make_config, run_dir_in, start_program, wait_for, write_config
 
 from rl_training.algorithms.catalogue import algorithm_names
@@ -45,7 +46,7 @@ def started(forks: Forks, algo: str, cwd: Path, **cut: object) -> int:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("algo", algorithm_names())
+@pytest.mark.parametrize("algo", one_of_a_kind())
 def test_a_signal_saves_and_stops(forks, whole, algo: str, number: int, tmp_path: Path) -> None:
     pid = started(forks, algo, tmp_path, at="slow_steps", n=52)
     wait_for(tmp_path / "mark")
@@ -112,7 +113,7 @@ def test_a_run_whose_first_checkpoint_is_still_to_come_is_in_use_too(forks, tmp_
     assert forks.wait(pid) == -9
 
 
-@pytest.mark.parametrize("algo", algorithm_names())
+@pytest.mark.parametrize("algo", one_of_a_kind())
 def test_a_finished_run_says_so_and_can_be_extended(forks, algo: str, tmp_path: Path) -> None:
     config = make_config(algo)
     extended, cut = tmp_path / "extended", tmp_path / "cut"
