@@ -89,8 +89,9 @@ def write_config(config: TrainConfig, directory: Path) -> Path:
 
 
 def run_dir_in(directory: Path) -> Path:
-    (found,) = (directory / "runs").iterdir()
-    return found
+    """The only run there; a folder that a kill left before it became one does not count."""
+    (found,) = (directory / "runs").glob("*/run.json")
+    return found.parent
 
 
 def wait_for(path: Path, process: subprocess.Popen[bytes] | None = None, seconds: float = 60) -> None:
