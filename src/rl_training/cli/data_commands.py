@@ -65,11 +65,13 @@ def _command(commands: Any, name: str, run: Any, text: str) -> argparse.Argument
 
 def run_show(words: Words) -> int:
     from rl_training.data.summary import summarize_data, trajectory_returns
+    from rl_training.envs.factory import EnvSource
     from rl_training.runtime.datasets import load_data, training_data
+    from rl_training.runtime.offline import environment_codecs
 
     transitions, mended = load_data(words.path, drop_nonfinite=words.drop_nonfinite), list[str]()
     if words.env is not None:
-        observation, action = _spaces(words.env)
+        observation, action = environment_codecs(EnvSource(words.env))
         training_data(transitions, observation, action, words.path, words.clip_actions, mended.append)
     summary = summarize_data(transitions, words.env)
     if words.json:
@@ -82,17 +84,6 @@ def run_show(words: Words) -> int:
     for note in (*summary["notes"], *mended):
         print(f"note: {note}", file=sys.stderr)
     return 0
-
-
-def _spaces(env_id: str) -> Any:
-    from rl_training.envs.factory import EnvSource
-    from rl_training.envs.spaces import ActionCodec, ObservationCodec
-
-    env = EnvSource(env_id).make()
-    try:
-        return ObservationCodec(env.observation_space), ActionCodec(env.action_space)
-    finally:
-        env.close()
 
 
 def _facts(summary: dict[str, Any]) -> list[str]:

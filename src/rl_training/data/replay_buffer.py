@@ -34,6 +34,11 @@ def field_layout(shape: EnvShape) -> Layout:
     }
 
 
+def whole_steps(rows: int, num_envs: int) -> int:
+    """So many rows, rounded down to whole vector steps: at least one of them."""
+    return max(rows // num_envs, 1) * num_envs
+
+
 def row_bytes(layout: Layout) -> int:
     return sum(int(np.prod(s, dtype=np.int64)) * np.dtype(dtype).itemsize for s, dtype in layout.values())
 
@@ -59,7 +64,7 @@ class ReplayBuffer:
     ) -> None:
         self.n_step, self.gamma = n_step, gamma
         # Whole vector steps only, so that a wrap never tears one apart.
-        self.capacity = max(capacity // num_envs, 1) * num_envs
+        self.capacity = whole_steps(capacity, num_envs)
         self.num_envs, self.seeds, self.device = num_envs, seeds, torch.device(device)
         self.added = 0  # transitions ever added, per seed
         self.size_tensor = torch.zeros((), dtype=torch.int64, device=self.device)

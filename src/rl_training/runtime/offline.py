@@ -85,7 +85,7 @@ def prepare_offline(settings: OfflineSettings, source: EnvSource) -> OfflineData
     transitions, where = _transitions(settings, source)
     notices += transitions.notes
     try:
-        observation, action = _spaces(source) if no_environment is None else own_spaces(transitions, where)
+        observation, action = environment_codecs(source) if no_environment is None else own_spaces(transitions, where)
         dataset = training_data(transitions, observation, action, where, settings.clip_actions, notices.append)
     except UserError as error:
         if no_environment is None:
@@ -99,7 +99,7 @@ def prepare_offline(settings: OfflineSettings, source: EnvSource) -> OfflineData
     )
 
 
-def _spaces(source: EnvSource) -> tuple[ObservationCodec, ActionCodec]:
+def environment_codecs(source: EnvSource) -> tuple[ObservationCodec, ActionCodec]:
     env = source.make()
     try:
         return ObservationCodec(env.observation_space), ActionCodec(env.action_space)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from rl_training.algorithms.base import Learner
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.data.replay_buffer import ReplayBuffer, whole_steps
 from rl_training.envs.spaces import space_to_dict
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpoint_writing import remove_leftovers, remove_old, save_checkpoint
@@ -69,7 +69,7 @@ class Saver:
                 **{f"actions_{row}": torch.from_numpy(log) for row, log in enumerate(snapshot["actions"])},
                 **{f"state_{row}": torch.from_numpy(state) for row, state in enumerate(snapshot["states"])},
             }
-            piece = _rows_of_a_segment(replay)
+            piece = whole_steps(SEGMENT_BYTES * replay.capacity // replay.nbytes, replay.num_envs)
             for first in range(start, replay.added, piece):
                 last = min(first + piece, replay.added)
                 tensors[f"replay_{first:012d}_{last:012d}"] = replay.read(first, last)
@@ -141,11 +141,6 @@ class BestAgents:
                 del self.waiting[seed]
             except OSError as error:
                 self.note(f"best agent of seed {seed} could not be written: {error.strerror}; it is tried again")
-
-
-def _rows_of_a_segment(replay: ReplayBuffer) -> int:
-    steps = SEGMENT_BYTES * replay.capacity // replay.nbytes // replay.num_envs
-    return max(steps, 1) * replay.num_envs
 
 
 def segment_rows(name: str) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from rl_training.core.machine import free_memory, gibibytes
 from rl_training.core.types import EnvShape
 from rl_training.data.frame_replay import bytes_needed, replay_class
 from rl_training.data.priorities import priority_bytes
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.data.replay_buffer import ReplayBuffer, whole_steps
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.files import DISK_ERRORS
@@ -41,7 +41,7 @@ def replay_capacity(config: TrainConfig, settings: OffPolicySettings) -> int:
     steps = max(config.total_timesteps - (getattr(settings, "offline_steps", None) or 0), 1)
     # Rounded up: were the last vector step to push the first out, an extended run would miss it.
     most = min(settings.buffer_capacity, -(-steps // config.num_envs) * config.num_envs)
-    return max(most // config.num_envs, 1) * config.num_envs
+    return whole_steps(most, config.num_envs)
 
 
 def _priority_alpha(settings: OffPolicySettings) -> float | None:

@@ -204,7 +204,8 @@ def _execute(
                 envs.reset_all()
             if resumed is None and offline is not None and settings.normalize_observations:
                 learner.fix_observations(*observation_statistics(offline.dataset))
-            record.update(**(begun or {}))
+            if begun is not None:
+                record.update(**begun)
             notices = [
                 *notes,
                 *(offline.notices if offline else ()),
