@@ -8,6 +8,7 @@ import os
 import struct
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 import hostile
 import numpy as np
 
-from rl_training.data.loaders import load_transitions, save_transitions
+from rl_training.data.loaders import load_transitions
+from rl_training.data.writing import save_transitions
 
 ROWS = 6
 Builder = Callable[[Path], Path]
@@ -208,6 +210,17 @@ def huge_chunk(file: Any, place: Path) -> None:
     file["rewards"].id.write_direct_chunk((0,), bytes(2**22))
 
 
+def swelling_chunk(file: Any, place: Path) -> None:
+    """A chunk of 24 bytes that unpacks to 64 MiB."""
+    file.create_dataset("rewards", (ROWS,), "f4", chunks=(ROWS,), compression="gzip")
+    file["rewards"].id.write_direct_chunk((0,), zlib.compress(bytes(2**26)))
+
+
+def other_names(file: Any, place: Path) -> None:
+    file.move("observations", "observation")
+    file.create_group("infos")
+
+
 def plugin(file: Any, place: Path) -> None:
     """A filter that HDF5 would look for among the libraries on this machine."""
     import h5py
@@ -254,6 +267,13 @@ def linked_episode(file: Any, place: Path) -> None:
 
     del file["episode_1"]
     file["episode_1"] = h5py.ExternalLink(str(place / "secret.hdf5"), "/")
+
+
+def archive_of(name: str, data: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(name, data)
+    return buffer.getvalue()
 
 
 def deep_npz(place: Path) -> bytes:
@@ -323,6 +343,10 @@ NPZ_CASES: dict[str, tuple[Builder, str]] = {
     "cut off": (cut("data.npz"), "{path}: not an npz file (File is not a zip file)"),
     "empty file": (renamed(lambda place: b"", "data.npz"), "{path}: not an npz file ({text})"),
     "pipe": (fifo("data.npz"), "{path}: not a regular file"),
+    "a name to deceive": (
+        renamed(lambda place: archive_of("x\x1b[31m\nerror: fake.npy", npy("'<f4'", "(1,)", bytes(4))), "data.npz"),
+        "{path}: has no observations, actions, rewards; it has x [31m error: fake",
+    ),
 }
 HDF5_CASES: dict[str, tuple[Builder, str]] = {
     "external link": (
@@ -343,6 +367,14 @@ HDF5_CASES: dict[str, tuple[Builder, str]] = {
         "{path}: 'observations' declares 4294967296.0 GiB (shape (1099511627776, 1048576)) and holds 0 bytes",
     ),
     "huge chunk": (replaced("rewards", huge_chunk), "{path}: 'rewards' is stored in chunks of shape {text}"),
+    "swelling chunk": (
+        replaced("rewards", swelling_chunk),
+        "{path}: 'rewards' declares chunks of 24 bytes and holds one of {text}",
+    ),
+    "other names": (
+        hdf5(other_names),
+        "{path}: has no observations; it has actions, infos, next_observations, observation, rewards, {text}",
+    ),
     "plugin": (replaced("rewards", plugin), "{path}: 'rewards' is compressed with filter 256, which is not supported"),
     "empty space": (replaced("rewards", empty_space), "{path}: 'rewards' is not an array"),
     "group": (replaced("observations", group), "{path}: 'observations' is a group, one array is expected {text}"),

@@ -64,6 +64,14 @@ def test_show_works_where_blocks_cannot_be_printed(tmp_path: Path, monkeypatch) 
     assert b"####" in written.getvalue()
 
 
+def test_a_path_that_the_terminal_cannot_show_is_no_obstacle(tmp_path: Path, monkeypatch) -> None:
+    written = io.BytesIO()
+    path = npz("данные.npz")(tmp_path)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+    assert run("convert", path, tmp_path / "новый.npz") == 0
+    assert rb"\u043d\u043e\u0432\u044b\u0439.npz: 6 transitions" in written.getvalue()
+
+
 def test_the_histogram_counts_every_value_once() -> None:
     # Five bins of 0.8 from 0 to 4; the largest fills the ten columns that are left.
     assert histogram([0, 1, 1, 2.4, 4], 16, solid=False) == [

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
@@ -19,12 +21,13 @@ from gymnasium import spaces
 from hostile_data import good_arrays, hdf5, minari, npz
 
 from rl_training.core.checks import UserError
-from rl_training.data import loaders, storage
 from rl_training.data import npz as npz_module
-from rl_training.data.loaders import load_transitions, save_transitions
+from rl_training.data import storage, writing
+from rl_training.data.loaders import load_transitions
 from rl_training.data.transitions import FIELDS, Transitions, joined
-from rl_training.envs.spaces import ActionCodec, ObservationCodec
-from rl_training.runtime.datasets import training_data
+from rl_training.data.writing import save_transitions
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
+from rl_training.runtime.datasets import differences, load_data, training_data
 from rl_training.runtime.offline import own_spaces
 
 SPACES = {
@@ -395,7 +398,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(tmp_path: Path, monkeypa
     path = npz()(tmp_path)
     monkeypatch.setattr(storage, "free_memory", lambda: 0)
     monkeypatch.setattr(storage.shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(100, 0, 100))
-    monkeypatch.setattr(loaders.Transitions, "__init__", None)
+    monkeypatch.setattr(Transitions, "__init__", None)
     with pytest.raises(
         UserError, match=r"data.npz: needs 0.0 GiB; 0.0 GiB of memory and 0.0 GiB on disk are there for it"
     ):
@@ -464,11 +467,164 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, monkeyp
         with pytest.raises(UserError, match=rf"{name}: does not have the suffix of {kind}"):
             save_transitions(data, tmp_path / name, kind)
     monkeypatch.setattr(
-        loaders, "sync_tree", lambda path: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+        writing, "sync_tree", lambda path: (_ for _ in ()).throw(OSError(28, "No space left on device"))
     )
     with pytest.raises(UserError, match=r"new.npz: cannot be written \(No space left on device\)"):
         save_transitions(data, tmp_path / "new.npz")
     assert [path.name for path in tmp_path.iterdir()] == ["data.npz"] and path.read_bytes() == before
+
+
+@needs_h5py
+@pytest.mark.parametrize("name", ["new.npz", "new.hdf5", "new"])
+def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    noise = np.random.default_rng(0).normal(size=(20_000, 2))
+    data = dataclasses.replace(some_transitions(), **rows_of(noise))
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limit[1]))  # HDF5's own files crash the process when they close
+    try:
+        with pytest.raises(UserError, match=rf"/{name}: cannot be written \(File too large\)$"):
+            save_transitions(data, tmp_path / name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert list(tmp_path.iterdir()) == []
+    assert load_transitions(save_transitions(data, tmp_path / name)).sha256() == data.sha256()
+
+
+def rows_of(obs: np.ndarray) -> dict[str, np.ndarray]:
+    rows, end = len(obs), np.zeros(len(obs), np.bool_)
+    end[-1] = True
+    following = np.concatenate([obs[1:], obs[:1]])
+    return {
+        "obs": obs, "next_obs": following, "actions": np.zeros((rows, 1)), "rewards": np.zeros(rows),
+        "terminated": np.zeros(rows, np.bool_), "truncated": end, "observation_space": None, "action_space": None,
+    }  # fmt: skip
+
+
+def test_what_came_to_be_there_while_writing_is_kept(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "new.npz"
+    real = writing.sync_tree
+    monkeypatch.setattr(writing, "sync_tree", lambda place: (real(place), path.write_text("another's")))
+    with pytest.raises(UserError, match=r"new.npz: already exists"):
+        save_transitions(some_transitions(), path)
+    assert [place.name for place in tmp_path.iterdir()] == ["new.npz"] and path.read_text() == "another's"
+
+
+def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    mine = writing._temporary(tmp_path / "new.npz").name
+    left = tmp_path / mine.replace(str(os.getpid()), dead.stdout.strip())
+    alive = tmp_path / mine.replace(str(os.getpid()), str(os.getppid()))
+    other = tmp_path / writing._temporary(tmp_path / "old.npz").name.replace(str(os.getpid()), dead.stdout.strip())
+    for place in (left, alive, other):
+        place.touch()
+    save_transitions(some_transitions(), tmp_path / "new.npz")
+    assert {place.name for place in tmp_path.iterdir()} == {"new.npz", alive.name, other.name}
+
+
+def test_a_new_file_is_looked_at_before_it_is_made(tmp_path: Path) -> None:
+    writing.check_new(tmp_path / "there" / f"{'n' * 251}.npz", "npz")  # the longest name that there is
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "link.npz").symlink_to(tmp_path / "nowhere")
+    for name, message in {
+        "link.npz": "already exists",
+        f"{'n' * 252}.npz": r"cannot be written \(File name too long\)",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            writing.check_new(tmp_path / name, "npz")
+
+
+@needs_h5py
+@pytest.mark.parametrize("suffix", [".HDF5", ".NPZ"])
+def test_a_suffix_may_be_in_capitals(suffix: str, tmp_path: Path) -> None:
+    data = some_transitions()
+    assert load_transitions(save_transitions(data, tmp_path / f"data{suffix}")).sha256() == data.sha256()
+
+
+@needs_h5py
+def test_minari_does_not_turn_a_negative_zero(tmp_path: Path) -> None:
+    data = some_transitions()
+    for following, kept in ((0.0, True), (-0.0, False)):
+        data.obs[1, 0], data.next_obs[0, 0] = 0.0, following
+        if kept:
+            assert load_transitions(save_transitions(data, tmp_path / "set")).sha256() == data.sha256()
+        else:
+            with pytest.raises(UserError, match="row 1 does not go on where row 0 ended"):
+                save_transitions(data, tmp_path / "other")
+
+
+@needs_h5py
+def test_an_episode_without_a_step_is_passed_over(tmp_path: Path) -> None:
+    def empty(file: Any, place: Path) -> None:
+        group = file.create_group("episode_2")
+        for name in ("observations", "actions", "rewards", "terminations", "truncations"):
+            rows = file["episode_1"][name]
+            group.create_dataset(name, data=rows[: name == "observations"])
+
+    path = minari(empty, lambda values: {**values, "total_episodes": 3})(tmp_path)
+    assert load_transitions(path).sha256() == load_transitions(tmp_path / "data.npz").sha256()
+
+
+def test_rows_are_numbered_as_in_the_file(tmp_path: Path) -> None:
+    rewards = np.arange(6, dtype=np.float32)
+    rewards[4] = np.nan
+    ends = np.array([0, 1, 0, 0, 0, 0], np.bool_)  # without its successor row 1 is left out
+    path = npz(rewards=rewards, next_observations=None, terminals=None, timeouts=ends)(tmp_path)
+    with pytest.raises(UserError, match=r"in rewards: 1 of 6 rows, the first is row 4;"):
+        load_transitions(path)
+    found = load_transitions(path, drop_nonfinite=True)
+    assert found.rewards.tolist() == [0, 2, 3]  # row 5 has no successor either
+    assert found.truncated.tolist() == [True, False, True]
+    assert [note.split(":")[0] for note in found.notes[:2]] == ["1 transitions left out", "2 transitions left out"]
+
+
+def test_whole_rewards_go_with_broken_ones(tmp_path: Path) -> None:
+    whole = load_transitions(npz("a.npz", rewards=np.arange(6))(tmp_path))
+    both = joined([whole, load_transitions(npz("b.npz")(tmp_path))], ["a", "b"])
+    assert both.rewards.dtype == np.float64 and both.rewards.tolist() == [*range(6), *range(6)]
+
+
+BOX = {"kind": "box", "shape": [2], "dtype": "float32", "low": ["-1.0"], "high": ["1.0"]}
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({}, "'kind'"),
+        ({"kind": 5}, "'shape'"),
+        ({"kind": "discrete"}, ""),
+        ({**BOX, "shape": ["x"]}, "it is of shape"),
+        ({**BOX, "shape": "abc"}, "it is of shape"),
+        ({**BOX, "shape": 7}, ""),
+        ({**BOX, "shape": [10**12]}, r"it is of shape \(1000000000000,\), the rows are of shape \(2,\)"),
+        ({**BOX, "shape": [4]}, r"it is of shape \(4,\), the rows are of shape \(2,\)"),
+        ({**BOX, "low": []}, "a space of shape"),
+        ({**BOX, "low": ["a"]}, "could not convert"),
+        ({**BOX, "dtype": "O"}, "dtype must be a number type"),
+    ],
+)
+def test_a_space_that_a_file_tells_of_must_be_that_of_its_rows(space: Any, message: str, tmp_path: Path) -> None:
+    about = json.dumps({"env_id": None, "observation_space": space, "action_space": None}).encode()
+    path = npz(rl_training=np.frombuffer(about, np.uint8))(tmp_path)
+    with pytest.raises(UserError, match=f"^{path}: its observation_space cannot be used: .*{message}"):
+        load_data(path)
+
+
+def test_what_a_file_tells_of_itself_is_compared_with_the_environment(tmp_path: Path) -> None:
+    space = spaces.Box(-8, 8, (2,)), spaces.Box(-2, 2, (1,))
+    codecs = ObservationCodec(space[0]), ActionCodec(space[1])
+    told = {"env_id": "Pendulum-v1", "action_space": {**BOX, "shape": [1]}, "observation_space": None}
+    data = dataclasses.replace(load_transitions(npz()(tmp_path)), **told)  # the last two rows are (8, 9) and (10, 11)
+    assert differences(data, *codecs, "module:Hopper-v5", "here") == [
+        "here: the data set is of Pendulum-v1, the environment is module:Hopper-v5",
+        f"here: the data set's actions are said to be in Box(-1.0, 1.0, (1,), float32), the environment's {space[1]}",
+        f"here: 2 of 6 observations are outside {space[0]}",
+    ]
+    fitting = {"action_space": space_to_dict(space[1]), "obs": data.obs * 8 / 11}
+    assert differences(dataclasses.replace(data, **fitting), *codecs, "module:Pendulum-v1", "here") == []
+    unknown = {**told["action_space"], "low": ["-inf"], "high": ["inf"]}
+    silent = dataclasses.replace(data, env_id=None, action_space=unknown)
+    assert len(differences(silent, *codecs, "Hopper-v5", "here")) == 1
 
 
 @needs_h5py

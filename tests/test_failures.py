@@ -37,7 +37,7 @@ class Faulty(gym.Wrapper):
         obs, reward, terminated, truncated, info = self.env.step(action)
         if self.left == 0:
             if self.how == "raises":
-                raise RuntimeError("the robot fell over")
+                raise RuntimeError("the robot\nfell over")
             if self.how == "hangs":
                 time.sleep(60)
             if self.how == "nan observation":

@@ -19,12 +19,13 @@ from rl_training.algorithms.iql import IQLSettings
 from rl_training.algorithms.offline import settled_path
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
-from rl_training.data.loaders import save_transitions
 from rl_training.data.offline_dataset import ResidentData, TransitionDataset
 from rl_training.data.transitions import joined
+from rl_training.data.writing import save_transitions
 from rl_training.envs.factory import EnvSource
 from rl_training.experiment.checkpointing import load_checkpoint
 from rl_training.experiment.config import TrainConfig
+from rl_training.resources import find_packaged_asset
 from rl_training.runtime.agents import load_agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.fitting import check_data_memory, parse_settings, with_task_defaults
@@ -163,7 +164,7 @@ def test_a_run_finds_its_data_from_any_directory_and_after_a_move(tmp_path: Path
     recipe = train(config(tmp_path / "recipe"), show_progress=False).run_dir
     capsys.readouterr()
     assert main(["resume", str(recipe), "--data", "0.npz"]) == 2
-    said = "error: data (--data) is for a run whose data set is a file; this one's is not\n"
+    said = "error: data (--data) is for a run whose data set is a file or an agent's; this one's is not\n"
     assert capsys.readouterr().err == said
 
 
@@ -178,6 +179,8 @@ def test_names_that_mean_the_same_everywhere_stay_as_they_are(tmp_path: Path, mo
     for name in ("agent.safetensors", "../minari/set"):
         asked[name] = str(tmp_path / "here" / name)
     assert {name: settled_path(name) for name in asked} == asked
+    monkeypatch.setenv("HOME", str(tmp_path / "here"))
+    assert settled_path("~/agent.safetensors") == str(tmp_path / "here/agent.safetensors")
 
 
 def test_a_checkpoint_away_from_its_run_needs_no_environment(tmp_path: Path) -> None:
@@ -364,6 +367,42 @@ def test_a_refused_resume_changes_nothing(tmp_path: Path, capsys) -> None:
     assert resume_training(run_dir, total_timesteps=60, show_progress=False).metrics["global_step"] == 60
 
 
+def test_a_refused_resume_elsewhere_leaves_nothing_there(tmp_path: Path) -> None:
+    path = small_file(tmp_path / "data.npz")
+    settings = {"dataset_kind": "file", "dataset_path": str(path)}
+    run_dir = train(config(tmp_path / "runs", algo_kwargs=settings), show_progress=False).run_dir
+    path.rename(tmp_path / "moved.npz")
+    for changes in ({"output_dir": tmp_path / "other"}, {"run_suffix": "again"}):
+        with pytest.raises(UserError, match=r"data.npz: no such data set.*; data \(--data\) tells where it is now"):
+            resume_training(run_dir, 60, show_progress=False, **changes)
+    assert list((tmp_path / "runs").iterdir()) == [run_dir] and not list((tmp_path / "other").glob("*"))
+    gone_on = resume_training(
+        run_dir, 60, tmp_path / "other", data=[tmp_path / "moved.npz"], callbacks=[StopAt(55)], show_progress=False
+    )
+    assert list((tmp_path / "other").iterdir()) == [gone_on.run_dir] and gone_on.metrics["global_step"] == 55
+
+
+def test_a_recipe_finds_its_agent_after_a_move(tmp_path: Path) -> None:
+    agent = tmp_path / "agent.safetensors"
+    shutil.copy(find_packaged_asset(Path("agents/pendulum.safetensors")), agent)
+    settings = {"dataset_kind": "policy", "dataset_agent": str(agent), "dataset_size": 80}
+    run_dir = train(config(tmp_path / "runs", algo_kwargs=settings), show_progress=False).run_dir
+    moved = agent.rename(tmp_path / "moved.safetensors")
+    with pytest.raises(UserError, match=r"agent.safetensors: no such agent.*; data \(--data\) tells where it is now$"):
+        resume_training(run_dir, 60, show_progress=False)
+    with pytest.raises(UserError, match=r"must be the one agent that played this run's data set, got 2 paths"):
+        resume_training(run_dir, 60, data=[moved, moved], show_progress=False)
+    for total, data in ((55, [moved]), (60, [])):  # from then on it is remembered
+        assert resume_training(run_dir, total, data=data, show_progress=False).metrics["global_step"] == total
+
+
+def test_a_file_named_twice_is_told(tmp_path: Path, capsys) -> None:
+    path = small_file(tmp_path / "data.npz")
+    settings = {"dataset_kind": "file", "dataset_path": [str(path), str(path)]}
+    train(config(tmp_path / "runs", algo_kwargs=settings), show_progress=False)
+    assert f"{path}: named more than once, so its rows count as often" in capsys.readouterr().err
+
+
 def test_data_that_changed_before_the_first_checkpoint_is_noticed_too(tmp_path: Path) -> None:
     class Die(Callback):
         def on_step(self, session: Any) -> None:
@@ -390,7 +429,8 @@ def test_what_is_wrong_without_an_environment_is_told_with_why_there_is_none(tmp
     path = small_file(tmp_path / "data.npz", **NOWHERE)  # actions up to 2
     settings = {"dataset_kind": "file", "dataset_path": str(path)}
     message = (
-        r"actions must be in Box.*clip them with.*; there is no environment to tell more: .*Did you mean: `Pendulum`"
+        r"actions must be in \[-1, 1\] where nothing tells their bounds, got 1.978; if those are their bounds, clip "
+        r"them with.*; there is no environment to tell more: .*Did you mean: `Pendulum`"
     )
     with pytest.raises(UserError, match=message):
         train(config(tmp_path, algo_kwargs=settings, env_id="Pendulm-v1"), show_progress=False)

@@ -17,10 +17,10 @@ from rl_training.algorithms.catalogue import learner_class
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
 from rl_training.core.types import EnvShape
-from rl_training.data.loaders import save_transitions
 from rl_training.data.mixed_data import MixedData
 from rl_training.data.offline_dataset import ResidentData, TransitionDataset
 from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.data.writing import save_transitions
 from rl_training.envs.factory import EnvSource
 from rl_training.experiment.checkpointing import load_checkpoint
 from rl_training.runtime.callbacks import Callback

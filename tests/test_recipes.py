@@ -14,8 +14,8 @@ import torch
 from conftest import make_quick_config
 
 from rl_training.core.checks import UserError
-from rl_training.data.loaders import save_transitions
 from rl_training.data.transitions import FIELDS, Transitions
+from rl_training.data.writing import save_transitions
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict
 from rl_training.runtime import recipes, replay_data

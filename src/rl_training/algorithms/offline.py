@@ -67,7 +67,10 @@ class OfflineLearner(Learner):
 
 def settled_path(path: str | Path) -> str:
     """Absolute if it is there; Minari's ids and packaged agents are names, which mean the same everywhere."""
-    place = Path(path)
-    found = find_minari(place) if place.is_dir() else None
-    is_id = found is not None and place not in (found, found.parent)
-    return str(path) if is_id or not place.exists() else str(place.absolute())
+    place = Path(path).expanduser()
+    try:
+        found = find_minari(place) if place.is_dir() else None
+        is_id = found is not None and place not in (found, found.parent)
+        return str(path) if is_id or not place.exists() else str(place.absolute())
+    except PermissionError:  # told when it is read
+        return str(path)

@@ -66,13 +66,14 @@ def _command(commands: Any, name: str, run: Any, text: str) -> argparse.Argument
 def run_show(words: Words) -> int:
     from rl_training.data.summary import summarize_data, trajectory_returns
     from rl_training.envs.factory import EnvSource
-    from rl_training.runtime.datasets import load_data, training_data
+    from rl_training.runtime.datasets import differences, load_data, training_data
     from rl_training.runtime.offline import environment_codecs
 
     transitions, mended = load_data(words.path, drop_nonfinite=words.drop_nonfinite), list[str]()
     if words.env is not None:
         observation, action = environment_codecs(EnvSource(words.env))
         training_data(transitions, observation, action, words.path, words.clip_actions, mended.append)
+        mended += differences(transitions, observation, action, words.env, words.path)
     summary = summarize_data(transitions, words.env)
     if words.json:
         print(_json(summary))
@@ -130,12 +131,10 @@ def _solid(stream: Any) -> bool:
 
 def _new_file(words: Words) -> str:
     """The format to write in; what is there already is not written over."""
-    from rl_training.data.loaders import check_writable, choose_format
+    from rl_training.data.writing import check_new, choose_format
 
     chosen = choose_format(Path(words.output), words.format)
-    if Path(words.output).exists():
-        raise UserError(f"{words.output}: already exists")
-    check_writable(Path(words.output), chosen)
+    check_new(Path(words.output), chosen)
     return chosen
 
 
@@ -146,7 +145,7 @@ def _json(answer: dict[str, Any]) -> str:
 
 
 def run_convert(words: Words) -> int:
-    from rl_training.data.loaders import save_transitions
+    from rl_training.data.writing import save_transitions
     from rl_training.runtime.datasets import load_data
 
     chosen = _new_file(words)  # before a large file is read
@@ -157,7 +156,7 @@ def run_convert(words: Words) -> int:
 
 
 def run_record(words: Words) -> int:
-    from rl_training.data.loaders import save_transitions
+    from rl_training.data.writing import save_transitions
     from rl_training.envs.conformance import check_environment
     from rl_training.envs.factory import EnvSource
     from rl_training.experiment.progress import Progress

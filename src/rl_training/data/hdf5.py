@@ -7,7 +7,7 @@ it does not have. So a dataset is looked at before it is read: plain numbers, st
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ KNOWN_FILTERS = {1, 2, 3, 4, 5, 6, 32000}
 LARGEST_RATIO = 1100
 SMALL = 1 << 20  # bytes that any dataset may declare
 LARGEST_CHUNK = 1 << 30
+CHUNK_OVERHEAD = 1 << 12  # what filters may add to numbers that cannot be compressed
 
 
 def h5py_module() -> Any:
@@ -86,9 +87,24 @@ def dataset(group: Any, name: str, where: str) -> Any:
     declared, stored = layout_bytes({name: (found.shape, dtype)}), int(found.id.get_storage_size())
     if declared > SMALL + LARGEST_RATIO * stored:
         raise UserError(f"{where} declares {gibibytes(declared)} (shape {found.shape}) and holds {stored} bytes")
-    if found.chunks and layout_bytes({name: (found.chunks, dtype)}) > LARGEST_CHUNK:
-        raise UserError(f"{where} is stored in chunks of shape {found.chunks}, which are too large")
+    if found.chunks:
+        _check_chunks(found, layout_bytes({name: (found.chunks, dtype)}), where)
     return found
+
+
+def _check_chunks(found: Any, declared: int, where: str) -> None:
+    """A chunk is unpacked whole, however much that turns out to be: none may be larger packed than it is unpacked."""
+    if declared > LARGEST_CHUNK:
+        raise UserError(f"{where} is stored in chunks of shape {found.chunks}, which are too large")
+    largest = 0
+
+    def look(chunk: Any) -> None:
+        nonlocal largest
+        largest = max(largest, chunk.size)
+
+    found.id.chunk_iter(look)
+    if largest > declared + declared // 8 + CHUNK_OVERHEAD:
+        raise UserError(f"{where} declares chunks of {declared} bytes and holds one of {largest}")
 
 
 def fill(source: Any, out: Array, first: int = 0) -> None:
@@ -105,17 +121,13 @@ class Hdf5Reader:
 
     def __init__(self, path: Path, file: Any, names: tuple[str, ...]) -> None:
         self.path, self.file = path, file
-        present = [name for name in names if name in _names(file)]
+        self.names = set(file.keys())  # links among them; `name in file` would follow those
+        present = [name for name in names if name in self.names]
         self._datasets = {name: dataset(file, name, str(path)) for name in present}
         self.layout = {name: (found.shape, found.dtype.newbyteorder("=")) for name, found in self._datasets.items()}
 
     def read(self, name: str, out: Array) -> None:
         fill(self._datasets[name], out)
-
-
-def _names(group: Any) -> set[str]:
-    """The names in a group, links among them; `name in group` would follow those."""
-    return set(group.keys())
 
 
 @contextmanager
@@ -124,7 +136,61 @@ def open_hdf5(path: Path, names: tuple[str, ...]) -> Iterator[Hdf5Reader]:
         yield Hdf5Reader(path, file, names)
 
 
+class _Output:
+    """A new file for h5py. A failed write is kept and told afterwards: HDF5 itself would crash at closing."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("w+b")
+        self.failure: BaseException | None = None
+
+    def write(self, data: Any) -> int:
+        self._try(self.file.write, data)
+        return len(data)
+
+    def truncate(self, size: int) -> int:
+        self._try(self.file.truncate, size)
+        return size
+
+    def flush(self) -> None:
+        self._try(self.file.flush)
+
+    def seek(self, *where: int) -> int:
+        return self.file.seek(*where)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def readinto(self, out: Any) -> int:
+        return self.file.readinto(out)
+
+    def read(self, size: int = -1) -> bytes:
+        return self.file.read(size)
+
+    def _try(self, work: Callable[..., object], *words: Any) -> None:
+        try:
+            if self.failure is None:
+                work(*words)
+        except BaseException as error:  # Ctrl-C too: this is called from within HDF5
+            self.failure = error
+
+
+@contextmanager
+def new_file(path: Path, **how: Any) -> Iterator[Any]:
+    """An HDF5 file to be written. What goes wrong on the disk is raised in the end, as it was."""
+    output = _Output(path)
+    with output.file:
+        try:
+            with h5py_module().File(output, "w", **how) as file:
+                yield file
+        except Exception as error:
+            if output.failure is None:
+                raise
+            raise output.failure from error
+        if output.failure is not None:
+            raise output.failure
+
+
 def write_hdf5(path: Path, arrays: Mapping[str, Array]) -> None:
-    with h5py_module().File(path, "w") as file:
+    with new_file(path) as file:
         for name, array in arrays.items():
             file.create_dataset(name, data=array, compression="gzip", shuffle=True)

@@ -1,4 +1,4 @@
-"""One way in for every file format, and one way out.
+"""One way in for every file format.
 
 A file is looked at first: which arrays it has, of what shapes and types. Only what fits together is then read, into
 room that was counted beforehand.
@@ -7,20 +7,17 @@ room that was counted beforehand.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from rl_training.core.checks import UserError, did_you_mean, shown
-from rl_training.data.hdf5 import h5py_module, open_hdf5, write_hdf5
-from rl_training.data.minari import clean_id, find_minari, open_minari, write_minari
-from rl_training.data.npz import open_npz, write_npz
+from rl_training.core.checks import UserError, did_you_mean, one_line, shown
+from rl_training.data.hdf5 import open_hdf5
+from rl_training.data.minari import clean_id, find_minari, minari_home, open_minari
+from rl_training.data.npz import open_npz
 from rl_training.data.storage import MEMORY_SHARE, Array, Layout, allocate
 from rl_training.data.transitions import (
     STORED_TWICE,
@@ -30,9 +27,7 @@ from rl_training.data.transitions import (
     column,
     flags,
     successors,
-    without,
 )
-from rl_training.experiment.files import make_directory, sync_directory, sync_tree
 
 # What each array may be called: D4RL's name first, which is also the one that is written.
 ALIASES = {
@@ -47,7 +42,7 @@ ABOUT = "rl_training"  # an array of bytes: the environment and its spaces as JS
 LONGEST_ABOUT = 1 << 24
 KEYS = (*(key for keys in ALIASES.values() for key in keys), ABOUT)
 SUFFIXES = {".npz": "npz", ".hdf5": "hdf5", ".h5": "hdf5"}
-FORMATS = ("npz", "hdf5", "minari")
+MOST_NAMES = 20  # told in a message
 
 
 class NoSuchData(UserError):
@@ -59,6 +54,9 @@ class Reader(Protocol):
 
     @property
     def layout(self) -> Layout: ...
+
+    @property
+    def names(self) -> Iterable[str]: ...  # all that the file has, whether it can be read or not
 
     def read(self, name: str, out: Array) -> None: ...
 
@@ -74,7 +72,8 @@ def load_transitions(
             about, notes = reader.about(), reader.notes
         elif ABOUT in reader.layout:
             about = _read_about(reader, where)
-    return check_values(_assemble(arrays, present, where, about, notes), where, drop_nonfinite)
+    transitions, lost = _assemble(arrays, present, where, about, notes)
+    return check_values(transitions, where, drop_nonfinite, lost=lost)
 
 
 def open_reader(path: str | Path) -> AbstractContextManager[Any]:
@@ -86,18 +85,22 @@ def open_reader(path: str | Path) -> AbstractContextManager[Any]:
         raise NoSuchData(f"{path}: no such data set{_nearby(place)}")
     if place.is_dir():
         raise UserError(f"{path}: is a directory, and not a Minari data set (no data/metadata.json)")
-    if place.suffix not in SUFFIXES:
+    suffix = place.suffix.lower()
+    if suffix not in SUFFIXES:
         raise UserError(f"{path}: a data set must be {', '.join(SUFFIXES)} or a Minari folder, got {place.suffix!r}")
     if not place.is_file():
         raise UserError(f"{path}: not a regular file")
-    return (open_npz if SUFFIXES[place.suffix] == "npz" else open_hdf5)(place, KEYS)
+    return (open_npz if SUFFIXES[suffix] == "npz" else open_hdf5)(place, KEYS)
 
 
 def _nearby(place: Path) -> str:
-    if not place.parent.is_dir():
-        return ""
-    names = [path.name for path in place.parent.iterdir() if path.suffix in SUFFIXES or path.is_dir()]
-    return did_you_mean(place.name, names)
+    beside = [path for path in _inside(place.parent) if path.suffix in SUFFIXES or path.is_dir()]
+    ids = [] if place.is_absolute() else [path for path in _inside(minari_home() / place.parent) if path.is_dir()]
+    return did_you_mean(place.name, [path.name for path in (*beside, *ids)])
+
+
+def _inside(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
 
 
 def _read(reader: Reader, where: str, memory_share: float) -> tuple[dict[str, Array], set[str]]:
@@ -106,7 +109,7 @@ def _read(reader: Reader, where: str, memory_share: float) -> tuple[dict[str, Ar
     found = {field: next((key for key in keys if key in layout), None) for field, keys in ALIASES.items()}
     missing = [ALIASES[field][0] for field in ("obs", "actions", "rewards") if found[field] is None]
     if missing:
-        raise UserError(f"{where}: has no {', '.join(missing)}; it has {', '.join(sorted(layout)) or 'no arrays'}")
+        raise UserError(f"{where}: has no {', '.join(missing)}; it has {_told(reader.names) or 'no arrays'}")
     if found["terminated"] is None and found["truncated"] is None:
         raise UserError(f"{where}: has neither terminals nor timeouts, so it does not tell where an episode ends")
     if found["next_obs"] is None and found["truncated"] is None:
@@ -121,6 +124,12 @@ def _read(reader: Reader, where: str, memory_share: float) -> tuple[dict[str, Ar
     for field, key in keys.items():
         reader.read(key, arrays[field])
     return arrays, set(keys)
+
+
+def _told(names: Iterable[str]) -> str:
+    every = sorted(names)
+    more = f" and {len(every) - MOST_NAMES} more" if len(every) > MOST_NAMES else ""
+    return one_line(", ".join(every[:MOST_NAMES])) + more
 
 
 def _check_shapes(layout: Layout, obs: Any, keys: Mapping[str, str], where: str) -> None:
@@ -153,8 +162,8 @@ def _check_shapes(layout: Layout, obs: Any, keys: Mapping[str, str], where: str)
 
 def _assemble(
     arrays: dict[str, Array], present: set[str], where: str, about: Mapping[str, Any], notes: tuple[str, ...]
-) -> Transitions:
-    """Flags as booleans, every end of a trajectory marked, and a true successor in every row."""
+) -> tuple[Transitions, Array | None]:
+    """Flags as booleans, every end of a trajectory marked, a true successor in every row; and the rows without one."""
     obs, next_obs, actions = arrays["obs"], arrays["next_obs"], arrays["actions"]
     rows = len(obs)
     ends: dict[str, Any] = {
@@ -172,10 +181,7 @@ def _assemble(
     lost = None if "next_obs" in present else successors(obs, next_obs, **ends)
     ends["truncated"][-1:] |= ~ends["terminated"][-1:]  # the end of the recording is an end
     rewards = column(arrays["rewards"], "rewards", where)
-    transitions = Transitions(obs, actions, rewards, next_obs, **ends, **about, notes=notes)
-    if lost is not None and lost.any():
-        return without(transitions, lost, "the file does not have their next observations", where)
-    return transitions
+    return Transitions(obs, actions, rewards, next_obs, **ends, **about, notes=notes), lost
 
 
 def _read_about(reader: Reader, where: str) -> dict[str, Any]:
@@ -192,65 +198,3 @@ def _read_about(reader: Reader, where: str) -> dict[str, Any]:
     if not isinstance(values, dict) or any(not isinstance(values.get(n), (k, type(None))) for n, k in names.items()):
         raise UserError(f"{where}: {ABOUT} must tell env_id, observation_space and action_space, got {shown(values)}")
     return {**{name: values.get(name) for name in names}, "env_id": clean_id(values.get("env_id"))}
-
-
-def choose_format(path: Path, name: str | None = None) -> str:
-    """The format to write: asked for by name, or by the suffix; a folder is Minari's."""
-    if name is not None and name not in FORMATS:
-        raise UserError(f"format must be one of {', '.join(FORMATS)}, got {shown(name)}{did_you_mean(name, FORMATS)}")
-    by_suffix = SUFFIXES.get(path.suffix, "minari" if not path.suffix else None)
-    if by_suffix is None and name is None:
-        raise UserError(f"{path}: must end in {', '.join(SUFFIXES)}, or in nothing for a Minari folder")
-    # A folder may be called anything; a file is later read by its suffix.
-    if name is not None and by_suffix != name and (name != "minari" or by_suffix is not None):
-        raise UserError(f"{path}: does not have the suffix of {name}")
-    return name or str(by_suffix)
-
-
-def check_writable(path: Path, chosen: str) -> None:
-    """Before hours of recording, and without a trace: whether `save_transitions` will be able to write there."""
-    if chosen != "npz":
-        h5py_module()
-    there = next(parent for parent in path.absolute().parents if parent.exists())
-    try:
-        with tempfile.TemporaryFile(dir=there):
-            pass
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> UserError:
-    return UserError(f"{path}: cannot be written ({error.strerror or error})")
-
-
-def save_transitions(transitions: Transitions, path: str | Path, format: str | None = None) -> Path:
-    """Written under another name and renamed: the data set is there whole, or not at all. Nothing is overwritten."""
-    path = Path(path)
-    chosen = choose_format(path, format)
-    if path.exists() or path.is_symlink():
-        raise UserError(f"{path}: already exists")
-    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
-    try:
-        make_directory(path.parent)
-        if chosen == "minari":
-            write_minari(temporary, transitions, str(path))
-        else:
-            write = write_npz if chosen == "npz" else write_hdf5
-            write(temporary, {**_by_file_name(transitions), ABOUT: _about_bytes(transitions)})
-        sync_tree(temporary)
-        temporary.rename(path)
-        sync_directory(path.parent)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    finally:
-        shutil.rmtree(temporary) if temporary.is_dir() else temporary.unlink(missing_ok=True)
-    return path
-
-
-def _by_file_name(transitions: Transitions) -> dict[str, Array]:
-    return {ALIASES[field][0]: array for field, array in transitions.arrays().items()}
-
-
-def _about_bytes(transitions: Transitions) -> Array:
-    names = ("env_id", "observation_space", "action_space")
-    return np.frombuffer(json.dumps({name: getattr(transitions, name) for name in names}).encode(), np.uint8)

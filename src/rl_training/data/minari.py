@@ -18,7 +18,7 @@ import gymnasium
 import numpy as np
 
 from rl_training.core.checks import UserError, one_line, shown
-from rl_training.data.hdf5 import dataset, fill, h5py_module, member, open_file
+from rl_training.data.hdf5 import dataset, fill, h5py_module, member, new_file, open_file
 from rl_training.data.storage import Array
 from rl_training.data.transitions import Transitions, broken
 from rl_training.experiment.files import MAX_JSON_BYTES, read_json, to_json
@@ -29,12 +29,15 @@ PARTS = ("observations", "actions", "rewards", "terminations", "truncations")
 MINARI_VERSION = "0.5.3"  # whose layout is written
 
 
+def minari_home() -> Path:
+    return Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets")
+
+
 def find_minari(name: str | Path) -> Path | None:
     """The folder with the data of a local data set: its path, or its id under Minari's data folder."""
-    home = Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets")
     places = [Path(name)]
     if re.fullmatch(r"[\w.-]+(/[\w.-]+)*", str(name)) and ".." not in Path(name).parts:
-        places.append(home / name)
+        places.append(minari_home() / name)
     for place in places:
         for folder in (place / "data", place):
             if (folder / METADATA).is_file():
@@ -54,10 +57,13 @@ class MinariReader:
         declared = self.metadata.get("total_episodes")
         if declared != len(numbers):
             raise UserError(f"{folder / METADATA}: tells of {shown(declared)} episodes, {FILE} has {len(numbers)}")
-        self._episodes = [self._episode(file, number) for number in numbers]
+        every = [self._episode(file, number) for number in numbers]
+        self._episodes = [episode for episode in every if len(episode["actions"])]  # one may end as it begins
+        if not self._episodes:
+            raise UserError(f"{folder / FILE}: has no steps")
         self._lengths = [len(episode["actions"]) for episode in self._episodes]
         rows, first = sum(self._lengths), self._episodes[0]
-        self.layout = {}
+        self.names, self.layout = PARTS, {}
         for name in PARTS:
             kinds = {(episode[name].shape[1:], episode[name].dtype) for episode in self._episodes}
             if len(kinds) > 1:
@@ -73,7 +79,7 @@ class MinariReader:
         episode = {name: dataset(group, name, where) for name in PARTS}
         lengths = {name: len(found) if found.shape else 0 for name, found in episode.items()}
         steps = lengths["actions"]
-        if steps < 1 or any(lengths[name] != steps + (name == "observations") for name in PARTS):
+        if any(lengths[name] != steps + (name == "observations") for name in PARTS):
             said = ", ".join(f"{name} {length}" for name, length in lengths.items())
             raise UserError(f"{where}: observations must be one more than the rest, got {said}")
         return episode
@@ -87,7 +93,8 @@ class MinariReader:
             if name == "truncations" and not rows[-1] and not episode["terminations"][-1]:
                 rows[-1], cut = 1, cut + 1  # else its returns would run on into the next episode
             if name == "terminations" and rows[:-1].any():
-                raise UserError(f"{self.path / FILE}: an episode goes on after a terminal state (row {start})")
+                row = start + int(np.argmax(rows))
+                raise UserError(f"{self.path / FILE}: an episode goes on after a terminal state (row {row})")
             start += steps
         if cut:
             self.notes = (f"trajectories that end without a terminal state or a time limit, taken as cut off: {cut}",)
@@ -139,7 +146,8 @@ def _space_of(text: Any) -> dict[str, Any] | None:
         dtype = str(values["dtype"])
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
-    texts = {name: [repr(float(bound)) for bound in array.flat] for name, array in bounds.items()}
+    same = {name: bool(array.size) and (array == array.flat[0]).all() for name, array in bounds.items()}
+    texts = {k: [repr(float(bound)) for bound in (v.flat[:1] if same[k] else v.flat)] for k, v in bounds.items()}
     return {"kind": "box", "shape": shape, "dtype": dtype, **texts}
 
 
@@ -156,7 +164,7 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
         )
     data = folder / "data"
     data.mkdir(parents=True)
-    with h5py_module().File(data / FILE, "w", track_order=True) as file:
+    with new_file(data / FILE, track_order=True) as file:
         start = 0
         for number, stop in enumerate(stops.tolist()):
             rows = slice(start, stop + 1)

@@ -47,6 +47,7 @@ class NpzReader:
         for name in names:
             if name.endswith(".npy"):
                 self._look_at(name)
+        self.names = list(self.layout)
 
     def _look_at(self, name: str) -> None:
         with self._open(name) as member:

@@ -84,6 +84,8 @@ def broken(obs: Array, next_obs: Array, tolerance: float = 0.0) -> Array:
         differs = mine != following
         if tolerance and obs.dtype.kind == "f":
             differs &= np.abs(mine - following) > tolerance * np.maximum(np.abs(following), 1)
+        elif obs.dtype.kind == "f":
+            differs |= np.signbit(mine) != np.signbit(following)  # a zero and a negative zero are not the same bits
         answer[rows] = differs.reshape(len(differs), -1).any(1)
     return answer
 
@@ -111,7 +113,8 @@ def joined(parts: Sequence[Transitions], names: Sequence[str]) -> Transitions:
     for part, name in zip(parts[1:], names[1:], strict=True):
         for field, array in part.arrays().items():
             mine = getattr(first, field)
-            if array.shape[1:] != mine.shape[1:] or array.dtype.kind != mine.dtype.kind:
+            mixed = array.dtype.kind != mine.dtype.kind and field != "rewards"  # a reward is a number in any case
+            if array.shape[1:] != mine.shape[1:] or mixed:
                 raise UserError(
                     f"{name}: {field} are {array.dtype} {array.shape[1:]} a row, "
                     f"those of {names[0]} are {mine.dtype} {mine.shape[1:]}"
@@ -129,9 +132,17 @@ def joined(parts: Sequence[Transitions], names: Sequence[str]) -> Transitions:
 
 
 def check_values(
-    transitions: Transitions, where: str, drop_nonfinite: bool = False, from_file: bool = True, hint: str = DROP_HINT
+    transitions: Transitions,
+    where: str,
+    drop_nonfinite: bool = False,
+    from_file: bool = True,
+    hint: str = DROP_HINT,
+    lost: Array | None = None,
 ) -> Transitions:
-    """Refuse what nothing can be learned from, or say how to mend it. What was just played needs no suspicion."""
+    """Refuse what nothing can be learned from, or say how to mend it. What was just played needs no suspicion.
+
+    `lost` rows have no successor; they are left out after the others were looked at, whose numbers are the file's.
+    """
     bad = np.zeros(len(transitions), np.bool_)
     for name in ("obs", "actions", "rewards", "next_obs"):
         wrong = nonfinite_rows(getattr(transitions, name))
@@ -142,6 +153,8 @@ def check_values(
         bad |= wrong
     if bad.any():
         transitions = without(transitions, bad, NONFINITE, where)
+    if lost is not None and lost[~bad].any():
+        transitions = without(transitions, lost[~bad], "the file does not have their next observations", where)
     if len(transitions) < 2:
         some = "only 1 transition" if len(transitions) else "no transitions"
         raise UserError(f"{where}: has {some}, at least 2 are needed")

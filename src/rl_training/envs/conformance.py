@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.core.checks import UserError
+from rl_training.core.checks import UserError, one_line
 from rl_training.core.rng import stream
 from rl_training.core.types import EnvShape
 from rl_training.envs.factory import Env, EnvSource
@@ -90,7 +90,7 @@ def _call(name: str, what: str, call: Any) -> Any:
     except UserError:  # ours, and already in one line
         raise
     except Exception as error:
-        raise UserError(f"environment {name!r}: {what} raised {type(error).__name__}: {error}") from error
+        raise UserError(f"environment {name!r}: {what} raised {type(error).__name__}: {one_line(error)}") from error
 
 
 def _checked_observation(value: Any, observation: ObservationCodec, name: str, what: str) -> bytes:

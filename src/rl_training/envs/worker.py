@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from rl_training.core.checks import one_line
 from rl_training.core.types import EnvShape
 from rl_training.envs.factory import Env, EnvSource
 from rl_training.envs.native import native_state, restore_native
@@ -88,7 +89,9 @@ class LocalStepper:
                         self.observation.encode(value, obs[row])
             except Exception as error:
                 call, when = ("step", " while replaying") if steps else ("reset", "")
-                raise RowsFailed([row], f"{call} raised {type(error).__name__}: {error}{when}", steps) from error
+                raise RowsFailed(
+                    [row], f"{call} raised {type(error).__name__}: {one_line(error)}{when}", steps
+                ) from error
 
     def step(
         self, actions: Array, active: Array | None, obs: Array, rewards: Array, terminated: Array, truncated: Array
@@ -103,7 +106,7 @@ class LocalStepper:
                 encode(value, obs[row])
                 rewards[row] = reward
             except Exception as error:
-                raise RowsFailed([row], f"step raised {type(error).__name__}: {error}") from error
+                raise RowsFailed([row], f"step raised {type(error).__name__}: {one_line(error)}") from error
 
     def states(self) -> list[Array]:
         found = [native_state(env) for env in self.envs]

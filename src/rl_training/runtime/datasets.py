@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Box
 
-from rl_training.core.checks import UserError
+from rl_training.core.checks import UserError, one_line, shown
 from rl_training.data.loaders import load_transitions
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.data.storage import MEMORY_SHARE, Array, allocate, blocks, share_beside
 from rl_training.data.transitions import Transitions
-from rl_training.envs.spaces import ActionCodec, ObservationCodec
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict
 from rl_training.runtime.replay_data import is_run, load_replay
 
+# What comes of a space that makes no sense.
+UNUSABLE = (KeyError, IndexError, TypeError, ValueError, OverflowError, AssertionError)
 ROUNDING = 1e-5  # of the library's [-1, 1]: what an action may be outside its bounds for having been stored as float32
 
 
@@ -24,9 +28,59 @@ def load_data(path: str | Path, *, drop_nonfinite: bool = False, memory_share: f
 
     What is larger than `memory_share` of the free memory is mapped from the disk; a replay is refused then.
     """
-    if is_run(Path(path)):
-        return load_replay(Path(path), drop_nonfinite, memory_share)
-    return load_transitions(path, drop_nonfinite=drop_nonfinite, memory_share=memory_share)
+    try:
+        if is_run(Path(path)):
+            return load_replay(Path(path), drop_nonfinite, memory_share)
+        transitions = load_transitions(path, drop_nonfinite=drop_nonfinite, memory_share=memory_share)
+    except PermissionError as error:  # a folder on the way to it
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    for name, array in (("observation_space", transitions.obs), ("action_space", transitions.actions)):
+        _check_told(getattr(transitions, name), array, f"{path}: its {name}")
+    return transitions
+
+
+def _check_told(told: dict[str, Any] | None, array: Array, what: str) -> None:
+    """A space that a file tells of must be one, and that of the file's own rows."""
+    if told is None:
+        return
+    try:
+        shape = () if told["kind"] == "discrete" else tuple(told["shape"])
+        if shape != array.shape[1:] and {shape, array.shape[1:]} != {(), (1,)}:
+            raise ValueError(f"it is of shape {shown(shape)}, the rows are of shape {array.shape[1:]}")
+        space_from_dict(told)
+    except UNUSABLE as error:
+        raise UserError(f"{what} cannot be used: {one_line(error)}") from error
+
+
+def differences(
+    transitions: Transitions, observation: ObservationCodec, action: ActionCodec, env_id: str, where: str
+) -> list[str]:
+    """What a data set tells of itself and the environment does not: allowed, and often a mistake."""
+    found = []
+    if transitions.env_id is not None and _bare(transitions.env_id) != _bare(env_id):
+        found.append(f"{where}: the data set is of {transitions.env_id}, the environment is {env_id}")
+    told = transitions.action_space
+    if told is not None and told["kind"] == "box" and isinstance(action.space, Box):
+        space = space_from_dict(told)
+        assert isinstance(space, Box)
+        bounded = np.isfinite([space.low, space.high]).any()  # else nobody knew them
+        if bounded and not (np.allclose(space.low, action.space.low) and np.allclose(space.high, action.space.high)):
+            found.append(f"{where}: the data set's actions are said to be in {space}, the environment's {action.space}")
+    if isinstance(observation.space, Box) and not observation.is_image:
+        low, high = (np.asarray(bound, np.float64) for bound in (observation.space.low, observation.space.high))
+        low, high = low - ROUNDING * np.maximum(np.abs(low), 1), high + ROUNDING * np.maximum(np.abs(high), 1)
+        obs, count = transitions.obs.reshape(len(transitions), *observation.space.shape), 0
+        for rows in blocks(obs):
+            outside = (obs[rows] < low) | (obs[rows] > high)
+            count += int(outside.reshape(len(outside), -1).any(1).sum())
+        if count:
+            found.append(f"{where}: {count} of {len(obs)} observations are outside {observation.space}")
+    return found
+
+
+def _bare(env_id: str) -> str:
+    """Without the module that registers it, which may be called otherwise elsewhere."""
+    return env_id.rpartition(":")[2]
 
 
 def training_data(

@@ -12,6 +12,7 @@ import numpy as np
 from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError
 from rl_training.core.types import EnvShape
+from rl_training.data.loaders import NoSuchData
 from rl_training.data.mixed_data import MixedData
 from rl_training.data.offline_dataset import ResidentData, TransitionDataset
 from rl_training.data.replay_buffer import ReplayBuffer
@@ -23,7 +24,7 @@ from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import MAX_SPACE, ActionCodec, ObservationCodec, env_shape, space_from_dict
 from rl_training.resources import find_packaged_asset
 from rl_training.runtime.agents import load_agent
-from rl_training.runtime.datasets import load_data, training_data
+from rl_training.runtime.datasets import ROUNDING, differences, load_data, training_data
 from rl_training.runtime.recipes import record_policy, record_random
 from rl_training.runtime.session import Session
 
@@ -85,12 +86,17 @@ def prepare_offline(settings: OfflineSettings, source: EnvSource) -> OfflineData
     transitions, where = _transitions(settings, source)
     notices += transitions.notes
     try:
-        observation, action = environment_codecs(source) if no_environment is None else own_spaces(transitions, where)
+        if no_environment is None:
+            observation, action = environment_codecs(source)
+        else:
+            observation, action = own_spaces(transitions, where, settings.clip_actions)
         dataset = training_data(transitions, observation, action, where, settings.clip_actions, notices.append)
     except UserError as error:
         if no_environment is None:
             raise
         raise UserError(f"{error}; there is no environment to tell more: {no_environment}") from error
+    if no_environment is None:
+        notices += differences(transitions, observation, action, source.env_id, where)
     scale, shift = _reward_scale(settings, transitions), settings.reward_shift
     dataset = dataset.with_reward_transform(scale=scale, shift=shift)
     digest = transitions.sha256()
@@ -110,16 +116,21 @@ def environment_codecs(source: EnvSource) -> tuple[ObservationCodec, ActionCodec
 def _transitions(settings: OfflineSettings, source: EnvSource) -> tuple[Transitions, str]:
     if settings.dataset_kind == "file":
         paths = settings.dataset_paths
+        twice = sorted({str(path) for path in paths if paths.count(path) > 1})
         parts = []
         for path in paths:
             part = load_data(path, drop_nonfinite=settings.drop_nonfinite)
             parts.append(replace(part, notes=tuple(f"{path}: {note}" for note in part.notes)))
-        return joined(parts, [str(path) for path in paths]), ", ".join(map(str, paths))
+        data = joined(parts, [str(path) for path in paths])
+        notes = (*data.notes, *(f"{path}: named more than once, so its rows count as often" for path in twice))
+        return replace(data, notes=notes), ", ".join(map(str, paths))
     size, seed = settings.dataset_size, settings.dataset_seed
     if settings.dataset_kind == "random":
         return record_random(source, size, seed), f"the recording of {source.env_id}"
     assert settings.dataset_agent is not None
     packaged = None if settings.dataset_agent.exists() else find_packaged_asset(settings.dataset_agent)
+    if packaged is None and not settings.dataset_agent.exists():
+        raise NoSuchData(f"{settings.dataset_agent}: no such agent, and the data set is what it plays")
     agent = load_agent(packaged or settings.dataset_agent)
     return record_policy(agent, source, size, seed, settings.dataset_noise), f"the recording of {source.env_id}"
 
@@ -137,29 +148,37 @@ def _reward_scale(settings: OfflineSettings, transitions: Transitions) -> float:
     return RETURN_RANGE / spread if spread > 0 else 1.0
 
 
-def own_spaces(transitions: Transitions, where: str) -> tuple[ObservationCodec, ActionCodec]:
+def own_spaces(
+    transitions: Transitions, where: str, clip_actions: bool = False
+) -> tuple[ObservationCodec, ActionCodec]:
     """As the data set tells them; else any observation, and actions in [-1, 1] or the choices that were seen."""
-    try:
-        if transitions.observation_space is not None and transitions.action_space is not None:
-            told = [space_from_dict(one) for one in (transitions.observation_space, transitions.action_space)]
-            if _unbounded(told[1]):  # how formats write bounds that nobody knows
-                told[1] = _seen_actions(transitions.actions, where)
+    if transitions.observation_space is not None and transitions.action_space is not None:
+        told = [space_from_dict(one) for one in (transitions.observation_space, transitions.action_space)]
+        if _unbounded(told[1]):  # how formats write bounds that nobody knows
+            told[1] = _seen_actions(transitions.actions, where, clip_actions)
+        try:
             return ObservationCodec(told[0]), ActionCodec(told[1])
-    except (KeyError, IndexError, TypeError, ValueError, OverflowError, AssertionError) as error:
-        raise UserError(f"{where}: its spaces cannot be used: {error}") from error
+        except UserError as error:
+            raise UserError(f"{where}: its spaces cannot be used: {error}") from error
     obs = transitions.obs
     low, high = (0, 255) if obs.dtype == np.uint8 else (-np.inf, np.inf)
     kind: Any = np.uint8 if obs.dtype == np.uint8 else np.float32
     observation = gymnasium.spaces.Box(low, high, obs.shape[1:] or (1,), kind)
-    return ObservationCodec(observation), ActionCodec(_seen_actions(transitions.actions, where))
+    return ObservationCodec(observation), ActionCodec(_seen_actions(transitions.actions, where, clip_actions))
 
 
 def _unbounded(space: gymnasium.Space[Any]) -> bool:
     return isinstance(space, gymnasium.spaces.Box) and not np.isfinite([space.low, space.high]).any()
 
 
-def _seen_actions(actions: Array, where: str) -> gymnasium.Space[Any]:
+def _seen_actions(actions: Array, where: str, clip_actions: bool) -> gymnasium.Space[Any]:
     if actions.ndim > 1:
+        largest = max(float(np.abs(actions[rows]).max()) for rows in blocks(actions))
+        if largest > 1 + ROUNDING and not clip_actions:
+            raise UserError(
+                f"{where}: actions must be in [-1, 1] where nothing tells their bounds, got {largest:.4g}; if those "
+                "are their bounds, clip them with --clip-actions (clip_actions: true)"
+            )
         return gymnasium.spaces.Box(-1.0, 1.0, actions.shape[1:], np.float32)
     if actions.min() < 0:
         raise UserError(f"{where}: actions must be >= 0 where no environment tells more, got {actions.min()}")

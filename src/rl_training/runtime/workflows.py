@@ -192,17 +192,25 @@ def resume_training(
             notes=notes,
             force=force,
         )
-    except NoSuchData as error:
-        raise UserError(f"{error}; data (--data) tells where it is now") from error
+    except UserError as error:
+        copied = [checkpoint.path] if checkpoint is not None else []
+        if run_dir != home and list_checkpoints(run_dir / "checkpoints") == copied:  # it never went on
+            shutil.rmtree(run_dir, ignore_errors=True)
+        if isinstance(error, NoSuchData):
+            raise UserError(f"{error}; data (--data) tells where it is now") from error
+        raise
 
 
 def _with_data(config: TrainConfig, data: Sequence[str | Path]) -> TrainConfig:
     """The run with its data set elsewhere; that it is the same one is seen from its SHA-256."""
     _, settings = parse_settings(config)
-    if not isinstance(settings, OfflineSettings) or settings.dataset_kind != "file":
-        raise UserError("data (--data) is for a run whose data set is a file; this one's is not")
+    if not isinstance(settings, OfflineSettings) or settings.dataset_kind == "random":
+        raise UserError("data (--data) is for a run whose data set is a file or an agent's; this one's is not")
+    name = "dataset_path" if settings.dataset_kind == "file" else "dataset_agent"
     paths = [settled_path(path) for path in data]
-    return replace(config, algo_kwargs={**config.algo_kwargs, "dataset_path": paths[0] if len(paths) == 1 else paths})
+    if name == "dataset_agent" and len(paths) > 1:
+        raise UserError(f"data (--data) must be the one agent that played this run's data set, got {len(paths)} paths")
+    return replace(config, algo_kwargs={**config.algo_kwargs, name: paths[0] if len(paths) == 1 else paths})
 
 
 def _online(config: TrainConfig, step: int, total_timesteps: int | None, env_id: str | None) -> TrainConfig:
