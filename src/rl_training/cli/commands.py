@@ -41,7 +41,9 @@ def add_all(subparsers: Any) -> None:
                         "--total-timesteps); needed too when the run's own is in a module (module:Id)")  # fmt: skip
     resume.add_argument("--offline", action="store_true", help="with --env: it only names the environment again, and "
                         "the run goes on offline")  # fmt: skip
-    resume.add_argument("--data", nargs="+", default=[], metavar="PATH", help="where the run's data set, or the agent that plays it, is now")
+    resume.add_argument(
+        "--data", nargs="+", default=[], metavar="PATH", help="where its data set, or its player, is now"
+    )
     resume.add_argument("--force", action="store_true", help="go on although the data set has changed")
     _add_run_options(resume)
 
