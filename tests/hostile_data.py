@@ -216,6 +216,25 @@ def swelling_chunk(file: Any, place: Path) -> None:
     file["rewards"].id.write_direct_chunk((0,), zlib.compress(bytes(2**26)))
 
 
+def swelling_large_chunk(file: Any, place: Path) -> None:
+    """Not more than is declared, and unpacks to 400 MiB."""
+    file.create_dataset("rewards", (2**20,), "f4", chunks=(2**20,), compression="gzip")
+    packer = zlib.compressobj()
+    packed = b"".join(packer.compress(bytes(2**24)) for _ in range(25)) + packer.flush()
+    file["rewards"].id.write_direct_chunk((0,), packed)
+
+
+def twice_compressed(file: Any, place: Path) -> None:
+    import h5py
+
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((ROWS,))
+    plist.set_deflate(9)
+    plist.set_filter(h5py.h5z.FILTER_LZF, h5py.h5z.FLAG_OPTIONAL, (4, 261, 24))
+    space = h5py.h5s.create_simple((ROWS,))
+    h5py.h5d.create(file.id, b"rewards", h5py.h5t.NATIVE_FLOAT, space, plist)
+
+
 def other_names(file: Any, place: Path) -> None:
     file.move("observations", "observation")
     file.create_group("infos")
@@ -370,6 +389,14 @@ HDF5_CASES: dict[str, tuple[Builder, str]] = {
     "swelling chunk": (
         replaced("rewards", swelling_chunk),
         "{path}: 'rewards' declares chunks of 24 bytes and holds one of {text}",
+    ),
+    "swelling large chunk": (
+        replaced("rewards", swelling_large_chunk),
+        "{path}: 'rewards' declares chunks of 4194304 bytes and holds one that is larger",
+    ),
+    "twice compressed": (
+        replaced("rewards", twice_compressed),
+        "{path}: 'rewards' is compressed more than once, which is not supported",
     ),
     "other names": (
         hdf5(other_names),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import importlib.util
 import json
 import os
 import re
 import shutil
-import subprocess
+import signal
 import sys
+import threading
+import time
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -26,7 +29,7 @@ from rl_training.data import storage, writing
 from rl_training.data.loaders import load_transitions
 from rl_training.data.transitions import FIELDS, Transitions, joined
 from rl_training.data.writing import save_transitions
-from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict, space_to_dict
 from rl_training.runtime.datasets import differences, load_data, training_data
 from rl_training.runtime.offline import own_spaces
 
@@ -475,18 +478,19 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, monkeyp
 
 
 @needs_h5py
+@pytest.mark.parametrize("limit", [500, 3000, 12_000, 26_000, 100_000, 300_000])  # bytes
 @pytest.mark.parametrize("name", ["new.npz", "new.hdf5", "new"])
-def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(name: str, limit: int, tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
-    noise = np.random.default_rng(0).normal(size=(20_000, 2))
+    noise = np.random.default_rng(0).normal(size=(300, 10) if limit < 30_000 else (20_000, 2))
     data = dataclasses.replace(some_transitions(), **rows_of(noise))
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limit[1]))  # HDF5's own files crash the process when they close
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))  # HDF5's own files crash the process when they close
     try:
         with pytest.raises(UserError, match=rf"/{name}: cannot be written \(File too large\)$"):
             save_transitions(data, tmp_path / name)
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list(tmp_path.iterdir()) == []
     assert load_transitions(save_transitions(data, tmp_path / name)).sha256() == data.sha256()
 
@@ -511,15 +515,34 @@ def test_what_came_to_be_there_while_writing_is_kept(tmp_path: Path, monkeypatch
 
 
 def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
-    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
-    mine = writing._temporary(tmp_path / "new.npz").name
-    left = tmp_path / mine.replace(str(os.getpid()), dead.stdout.strip())
-    alive = tmp_path / mine.replace(str(os.getpid()), str(os.getppid()))
-    other = tmp_path / writing._temporary(tmp_path / "old.npz").name.replace(str(os.getpid()), dead.stdout.strip())
-    for place in (left, alive, other):
-        place.touch()
+    left, new, used = (tmp_path / f"{writing.WORK}{name}" for name in ("left", "new", "used"))
+    for place in (left, new, used):
+        place.mkdir()
+        (place / "data").touch()
+    for place in (left, used):
+        os.utime(place, (0, 0))
+    handle = os.open(used, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
     save_transitions(some_transitions(), tmp_path / "new.npz")
-    assert {place.name for place in tmp_path.iterdir()} == {"new.npz", alive.name, other.name}
+    os.close(handle)
+    assert {place.name for place in tmp_path.iterdir()} == {"new.npz", new.name, used.name}
+
+
+@needs_h5py
+@pytest.mark.parametrize("name", ["new.hdf5", "new"])
+def test_ctrl_c_while_writing_leaves_nothing(name: str, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).normal(size=(100_000, 2))
+    data = dataclasses.replace(some_transitions(), **rows_of(noise))
+    for delay in (0.005, 0.02, 0.05, 0.1):
+        timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            timer.start()
+            save_transitions(data, tmp_path / name)
+            timer.join()
+            time.sleep(0.1)  # a disk that was faster
+        assert not list(tmp_path.glob(f"{writing.WORK}*"))
+        if (tmp_path / name).exists():
+            break
 
 
 def test_a_new_file_is_looked_at_before_it_is_made(tmp_path: Path) -> None:
@@ -578,6 +601,28 @@ def test_rows_are_numbered_as_in_the_file(tmp_path: Path) -> None:
     assert [note.split(":")[0] for note in found.notes[:2]] == ["1 transitions left out", "2 transitions left out"]
 
 
+def test_rows_that_are_left_out_may_hold_anything(tmp_path: Path) -> None:
+    actions = np.linspace(-1, 1, 6, dtype=np.float32)[:, None]
+    actions[[2, 5]] = np.nan  # as of a last observation, after which nothing was done
+    ends = np.array([0, 0, 1, 0, 0, 1], np.bool_)
+    path = npz(actions=actions, next_observations=None, terminals=None, timeouts=ends)(tmp_path)
+    assert load_transitions(path).rewards.tolist() == [0, 1, 3, 4]
+
+
+@needs_h5py
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "uint32", "int8"])
+def test_bounds_of_whole_numbers_are_what_the_type_can_hold(dtype: str, tmp_path: Path) -> None:
+    space = spaces.Box(0, np.iinfo(dtype).max, (2,), np.dtype(dtype).type)
+    assert space_from_dict(space_to_dict(space)) == space
+    data = load_transitions(
+        npz(observations=np.arange(12, dtype=dtype).reshape(6, 2), next_observations=None)(tmp_path)
+    )
+    for told in (None, space_to_dict(space)):
+        name = "told" if told else "unknown"
+        path = save_transitions(dataclasses.replace(data, observation_space=told), tmp_path / name)
+        assert load_data(path).sha256() == data.sha256()
+
+
 def test_whole_rewards_go_with_broken_ones(tmp_path: Path) -> None:
     whole = load_transitions(npz("a.npz", rewards=np.arange(6))(tmp_path))
     both = joined([whole, load_transitions(npz("b.npz")(tmp_path))], ["a", "b"])
@@ -600,7 +645,9 @@ BOX = {"kind": "box", "shape": [2], "dtype": "float32", "low": ["-1.0"], "high":
         ({**BOX, "shape": [4]}, r"it is of shape \(4,\), the rows are of shape \(2,\)"),
         ({**BOX, "low": []}, "a space of shape"),
         ({**BOX, "low": ["a"]}, "could not convert"),
-        ({**BOX, "dtype": "O"}, "dtype must be a number type"),
+        ({**BOX, "dtype": "O"}, "dtype must be a number type, got 'O'"),
+        ({**BOX, "dtype": "(3,f4,f4"}, "dtype must be a number type"),
+        ({**BOX, "dtype": ["f4"]}, "dtype must be a number type"),
     ],
 )
 def test_a_space_that_a_file_tells_of_must_be_that_of_its_rows(space: Any, message: str, tmp_path: Path) -> None:
@@ -625,6 +672,7 @@ def test_what_a_file_tells_of_itself_is_compared_with_the_environment(tmp_path: 
     unknown = {**told["action_space"], "low": ["-inf"], "high": ["inf"]}
     silent = dataclasses.replace(data, env_id=None, action_space=unknown)
     assert len(differences(silent, *codecs, "Hopper-v5", "here")) == 1
+    assert len(differences(dataclasses.replace(silent, env_id="Pendulum-v1"), *codecs, "<make_env>", "here")) == 1
 
 
 @needs_h5py

@@ -181,6 +181,7 @@ def test_names_that_mean_the_same_everywhere_stay_as_they_are(tmp_path: Path, mo
     assert {name: settled_path(name) for name in asked} == asked
     monkeypatch.setenv("HOME", str(tmp_path / "here"))
     assert settled_path("~/agent.safetensors") == str(tmp_path / "here/agent.safetensors")
+    assert settled_path("~nobody-here/data.npz") == "~nobody-here/data.npz"
 
 
 def test_a_checkpoint_away_from_its_run_needs_no_environment(tmp_path: Path) -> None:
@@ -380,6 +381,19 @@ def test_a_refused_resume_elsewhere_leaves_nothing_there(tmp_path: Path) -> None
         run_dir, 60, tmp_path / "other", data=[tmp_path / "moved.npz"], callbacks=[StopAt(55)], show_progress=False
     )
     assert list((tmp_path / "other").iterdir()) == [gone_on.run_dir] and gone_on.metrics["global_step"] == 55
+
+
+def test_a_run_elsewhere_that_went_on_is_kept_whatever_happens(tmp_path: Path) -> None:
+    class Refuse(Callback):
+        def on_step(self, session: Any) -> None:
+            if session.step == 55:
+                raise UserError("as an environment that cannot be made any more")
+
+    run_dir = train(config(tmp_path / "runs"), show_progress=False).run_dir
+    with pytest.raises(UserError, match="as an environment"):
+        resume_training(run_dir, 60, tmp_path / "other", callbacks=[Refuse()], show_progress=False)
+    (kept,) = (tmp_path / "other").iterdir()
+    assert resume_training(kept, show_progress=False).metrics["global_step"] == 60
 
 
 def test_a_recipe_finds_its_agent_after_a_move(tmp_path: Path) -> None:

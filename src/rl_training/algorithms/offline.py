@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,7 @@ class OfflineLearner(Learner):
 
 def settled_path(path: str | Path) -> str:
     """Absolute if it is there; Minari's ids and packaged agents are names, which mean the same everywhere."""
-    place = Path(path).expanduser()
+    place = Path(os.path.expanduser(path))
     try:
         found = find_minari(place) if place.is_dir() else None
         is_id = found is not None and place not in (found, found.parent)

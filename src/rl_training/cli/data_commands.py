@@ -75,6 +75,7 @@ def run_show(words: Words) -> int:
         training_data(transitions, observation, action, words.path, words.clip_actions, mended.append)
         mended += differences(transitions, observation, action, words.env, words.path)
     summary = summarize_data(transitions, words.env)
+    summary["notes"] = [*summary["notes"], *mended]
     if words.json:
         print(_json(summary))
         return 0
@@ -82,7 +83,7 @@ def run_show(words: Words) -> int:
     lines = [textwrap.fill(line, columns, subsequent_indent="  ") for line in _facts(summary)]
     lines += ["", "returns", *histogram(trajectory_returns(transitions)[0].tolist(), columns, _solid(sys.stdout))]
     print("\n".join(lines))
-    for note in (*summary["notes"], *mended):
+    for note in summary["notes"]:
         print(f"note: {note}", file=sys.stderr)
     return 0
 

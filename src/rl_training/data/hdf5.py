@@ -6,8 +6,11 @@ it does not have. So a dataset is looked at before it is read: plain numbers, st
 
 from __future__ import annotations
 
+import signal
 import stat
-from collections.abc import Callable, Iterator, Mapping
+import threading
+import zlib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,14 +19,18 @@ import numpy as np
 
 from rl_training.core.checks import UserError, one_line, shown
 from rl_training.core.machine import gibibytes
-from rl_training.data.storage import Array, blocks, layout_bytes
+from rl_training.data.storage import BLOCK_BYTES, Array, blocks, layout_bytes
 
 # deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's own lzf: others would be looked for as plugins.
 KNOWN_FILTERS = {1, 2, 3, 4, 5, 6, 32000}
 # The best that deflate can do is 1:1032. Whatever declares more was never written.
 LARGEST_RATIO = 1100
+DEFLATE = 1
+COMPRESSORS = {DEFLATE, 4, 32000}
 SMALL = 1 << 20  # bytes that any dataset may declare
 LARGEST_CHUNK = 1 << 30
+DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError, AttributeError, zlib.error)
+HARMLESS = 1 << 18  # bytes of a packed chunk: by `LARGEST_RATIO` they unpack to less than 300 MB
 CHUNK_OVERHEAD = 1 << 12  # what filters may add to numbers that cannot be compressed
 
 
@@ -48,7 +55,7 @@ def open_file(path: Path) -> Iterator[Any]:
         raise
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file") from error
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError, UnicodeError, AttributeError) as error:
+    except DAMAGE as error:
         raise UserError(f"{path}: not a usable HDF5 file ({one_line(error) or type(error).__name__})") from error
 
 
@@ -81,30 +88,47 @@ def dataset(group: Any, name: str, where: str) -> Any:
     if found.is_virtual or found.external:
         raise UserError(f"{where} is stored in other files, which are not read")
     plist = found.id.get_create_plist()
-    filters = {plist.get_filter(number)[0] for number in range(plist.get_nfilters())}
-    if filters - KNOWN_FILTERS:
-        raise UserError(f"{where} is compressed with filter {min(filters - KNOWN_FILTERS)}, which is not supported")
+    filters = [plist.get_filter(number)[0] for number in range(plist.get_nfilters())]
+    if set(filters) - KNOWN_FILTERS:
+        raise UserError(f"{where} is compressed with filter {min({*filters} - KNOWN_FILTERS)}, which is not supported")
+    if sum(number in COMPRESSORS for number in filters) > 1:
+        raise UserError(f"{where} is compressed more than once, which is not supported")
     declared, stored = layout_bytes({name: (found.shape, dtype)}), int(found.id.get_storage_size())
     if declared > SMALL + LARGEST_RATIO * stored:
         raise UserError(f"{where} declares {gibibytes(declared)} (shape {found.shape}) and holds {stored} bytes")
     if found.chunks:
-        _check_chunks(found, layout_bytes({name: (found.chunks, dtype)}), where)
+        _check_chunks(found, layout_bytes({name: (found.chunks, dtype)}), DEFLATE in filters, where)
     return found
 
 
-def _check_chunks(found: Any, declared: int, where: str) -> None:
-    """A chunk is unpacked whole, however much that turns out to be: none may be larger packed than it is unpacked."""
+def _check_chunks(found: Any, declared: int, deflated: bool, where: str) -> None:
+    """HDF5 unpacks a chunk whole, however much that turns out to be."""
     if declared > LARGEST_CHUNK:
         raise UserError(f"{where} is stored in chunks of shape {found.chunks}, which are too large")
-    largest = 0
+    largest, unsure = 0, []
 
     def look(chunk: Any) -> None:
         nonlocal largest
         largest = max(largest, chunk.size)
+        if deflated and chunk.size > HARMLESS:
+            unsure.append(chunk.chunk_offset)
 
     found.id.chunk_iter(look)
     if largest > declared + declared // 8 + CHUNK_OVERHEAD:
         raise UserError(f"{where} declares chunks of {declared} bytes and holds one of {largest}")
+    for offset in unsure:
+        skipped, packed = found.id.read_direct_chunk(offset)
+        if not skipped and _inflates_beyond(packed, declared):
+            raise UserError(f"{where} declares chunks of {declared} bytes and holds one that is larger")
+
+
+def _inflates_beyond(packed: bytes, size: int) -> bool:
+    """Unpacked in pieces, and never all of it at once."""
+    stream = zlib.decompressobj()
+    while packed and not stream.eof and size >= 0:
+        size -= len(stream.decompress(packed, BLOCK_BYTES))
+        packed = stream.unconsumed_tail
+    return size < 0
 
 
 def fill(source: Any, out: Array, first: int = 0) -> None:
@@ -137,57 +161,55 @@ def open_hdf5(path: Path, names: tuple[str, ...]) -> Iterator[Hdf5Reader]:
 
 
 class _Output:
-    """A new file for h5py. A failed write is kept and told afterwards: HDF5 itself would crash at closing."""
+    """A new file for h5py, in which nothing ever fails: HDF5 crashes where it cannot close. `failure` is told later."""
 
     def __init__(self, path: Path) -> None:
-        self.file = path.open("w+b")
+        self.file = path.open("xb+", buffering=0)  # a buffer would be written by `seek`
         self.failure: BaseException | None = None
+        self.seek, self.tell, self.read, self.readinto = (
+            self.file.seek, self.file.tell, self.file.read, self.file.readinto,
+        )  # fmt: skip
 
     def write(self, data: Any) -> int:
-        self._try(self.file.write, data)
+        left = memoryview(data)
+        try:
+            while left and self.failure is None:
+                left = left[self.file.write(left) :]
+        except OSError as error:
+            self.failure = error
         return len(data)
 
     def truncate(self, size: int) -> int:
-        self._try(self.file.truncate, size)
-        return size
+        try:
+            return self.file.truncate(size) if self.failure is None else size
+        except OSError as error:
+            self.failure = error
+            return size
 
     def flush(self) -> None:
-        self._try(self.file.flush)
+        """There is no buffer."""
 
-    def seek(self, *where: int) -> int:
-        return self.file.seek(*where)
-
-    def tell(self) -> int:
-        return self.file.tell()
-
-    def readinto(self, out: Any) -> int:
-        return self.file.readinto(out)
-
-    def read(self, size: int = -1) -> bytes:
-        return self.file.read(size)
-
-    def _try(self, work: Callable[..., object], *words: Any) -> None:
-        try:
-            if self.failure is None:
-                work(*words)
-        except BaseException as error:  # Ctrl-C too: this is called from within HDF5
-            self.failure = error
+    def interrupt(self, *_: Any) -> None:
+        self.failure = KeyboardInterrupt()
 
 
 @contextmanager
 def new_file(path: Path, **how: Any) -> Iterator[Any]:
-    """An HDF5 file to be written. What goes wrong on the disk is raised in the end, as it was."""
+    """An HDF5 file to be written. What goes wrong on the disk, and Ctrl-C, are raised when it is closed."""
     output = _Output(path)
-    with output.file:
-        try:
-            with h5py_module().File(output, "w", **how) as file:
-                yield file
-        except Exception as error:
-            if output.failure is None:
-                raise
-            raise output.failure from error
-        if output.failure is not None:
-            raise output.failure
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, output.interrupt) if main else None
+    try:
+        with output.file, h5py_module().File(output, "w", **how) as file:
+            yield file
+    except Exception:
+        if output.failure is None:
+            raise
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+    if output.failure is not None:
+        raise output.failure
 
 
 def write_hdf5(path: Path, arrays: Mapping[str, Array]) -> None:

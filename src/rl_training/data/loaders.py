@@ -94,13 +94,16 @@ def open_reader(path: str | Path) -> AbstractContextManager[Any]:
 
 
 def _nearby(place: Path) -> str:
-    beside = [path for path in _inside(place.parent) if path.suffix in SUFFIXES or path.is_dir()]
+    beside = [path for path in _inside(place.parent) if path.suffix.lower() in SUFFIXES or path.is_dir()]
     ids = [] if place.is_absolute() else [path for path in _inside(minari_home() / place.parent) if path.is_dir()]
     return did_you_mean(place.name, [path.name for path in (*beside, *ids)])
 
 
 def _inside(folder: Path) -> list[Path]:
-    return list(folder.iterdir()) if folder.is_dir() else []
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
 
 
 def _read(reader: Reader, where: str, memory_share: float) -> tuple[dict[str, Array], set[str]]:

@@ -202,7 +202,8 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
 def _minari_space(space: dict[str, Any] | None, values: Array) -> dict[str, Any]:
     """A space in Minari's form; unknown bounds are infinite, an unknown number of choices is what was seen."""
     if space is None and values.ndim == 1 and values.dtype.kind != "f":
-        return {"type": "Discrete", "dtype": "int64", "start": 0, "n": int(values.max()) + 1}
+        start = min(int(values.min()), 0)
+        return {"type": "Discrete", "dtype": "int64", "start": start, "n": int(values.max()) + 1 - start}
     if space is None:
         shape, dtype = list(values.shape[1:]), values.dtype.name
         space = {"shape": shape, "dtype": dtype, "low": ["-inf"], "high": ["inf"], "kind": "box"}

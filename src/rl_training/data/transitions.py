@@ -141,11 +141,13 @@ def check_values(
 ) -> Transitions:
     """Refuse what nothing can be learned from, or say how to mend it. What was just played needs no suspicion.
 
-    `lost` rows have no successor; they are left out after the others were looked at, whose numbers are the file's.
+    `lost` rows have no successor and are left out; the others are looked at before, while they have the file's numbers.
     """
     bad = np.zeros(len(transitions), np.bool_)
     for name in ("obs", "actions", "rewards", "next_obs"):
         wrong = nonfinite_rows(getattr(transitions, name))
+        if lost is not None:
+            wrong &= ~lost
         if wrong.any() and not drop_nonfinite:
             count, first = int(wrong.sum()), int(np.argmax(wrong))
             what = TOO_LARGE if np.isfinite(getattr(transitions, name)[first]).all() else NONFINITE

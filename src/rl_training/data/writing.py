@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
-import re
 import shutil
-import zlib
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +25,8 @@ from rl_training.data.transitions import Transitions
 from rl_training.experiment.files import make_directory, sync_directory, sync_tree
 
 FORMATS = ("npz", "hdf5", "minari")
+WORK = ".tmp-data-"
+JUST_MADE = 60.0  # seconds
 
 
 def choose_format(path: Path, name: str | None = None) -> str:
@@ -44,15 +49,39 @@ def check_new(path: Path, chosen: str) -> None:
     try:
         _check_absent(path)
         there = next(parent for parent in path.absolute().parents if parent.exists())
-        probe = _temporary(there / path.name)
-        probe.touch()
-        probe.unlink()
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(there / path.name)  # a name may be too long
+        with _work_folder(there):
+            pass
     except OSError as error:
         raise _unwritable(path, error) from error
 
 
+def save_transitions(transitions: Transitions, path: str | Path, format: str | None = None) -> Path:
+    """Written under another name and renamed: the data set is there whole, or not at all. Nothing is overwritten."""
+    path = Path(path)
+    chosen = choose_format(path, format)
+    try:
+        _check_absent(path)
+        make_directory(path.parent)
+        with _work_folder(path.parent) as folder:
+            made = folder / "data"
+            if chosen == "minari":
+                write_minari(made, transitions, str(path))
+            else:
+                write = write_npz if chosen == "npz" else write_hdf5
+                write(made, {**_by_file_name(transitions), ABOUT: _about_bytes(transitions)})
+            sync_tree(made)
+            _give_name(made, path)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return path
+
+
 def _check_absent(path: Path) -> None:
-    if path.is_symlink() or path.exists():
+    with contextlib.suppress(FileNotFoundError):
+        os.lstat(path)
         raise UserError(f"{path}: already exists")
 
 
@@ -60,69 +89,43 @@ def _unwritable(path: Path, error: OSError) -> UserError:
     return UserError(f"{path}: cannot be written ({one_line(error.strerror or error)})")
 
 
-def _temporary(path: Path) -> Path:
-    """Of this process and for this name, and never longer than a file system allows."""
-    return path.with_name(f".tmp-data-{os.getpid()}-{zlib.crc32(os.fsencode(path.name)):08x}")
-
-
-def _remove(path: Path) -> None:
-    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-
-def _remove_left_over(temporary: Path) -> None:
-    """What was being written under the same name by processes that were killed."""
-    key = temporary.name.rpartition("-")[2]
-    for path in temporary.parent.glob(f".tmp-data-*-{key}"):
-        found = re.fullmatch(rf"\.tmp-data-(\d+)-{key}", path.name)
-        if found is not None and not _alive(int(found[1])):
-            with contextlib.suppress(OSError):  # somebody else's
-                _remove(path)
-
-
-def _alive(process: int) -> bool:
+@contextmanager
+def _work_folder(parent: Path) -> Iterator[Path]:
+    """A folder of this process alone, locked while it is in use: what killed processes left is told by its lock."""
+    for left in parent.glob(f"{WORK}*"):
+        _remove_unused(left)
+    folder = Path(tempfile.mkdtemp(prefix=WORK, dir=parent))
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
-        pass
-    return True
-
-
-def save_transitions(transitions: Transitions, path: str | Path, format: str | None = None) -> Path:
-    """Written under another name and renamed: the data set is there whole, or not at all. Nothing is overwritten."""
-    path = Path(path)
-    chosen = choose_format(path, format)
-    temporary = _temporary(path)
-    try:
-        _check_absent(path)
-        make_directory(path.parent)
-        _remove_left_over(temporary)
-        if chosen == "minari":
-            write_minari(temporary, transitions, str(path))
-        else:
-            write = write_npz if chosen == "npz" else write_hdf5
-            write(temporary, {**_by_file_name(transitions), ABOUT: _about_bytes(transitions)})
-        sync_tree(temporary)
-        _give_name(temporary, path)
-        sync_directory(path.parent)
-    except OSError as error:
-        raise _unwritable(path, error) from error
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield folder
     finally:
-        _remove(temporary)
-    return path
+        os.close(handle)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _give_name(temporary: Path, path: Path) -> None:
+def _remove_unused(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # in use, gone meanwhile, or not ours
+        if time.time() - folder.stat().st_mtime < JUST_MADE:
+            return  # perhaps not locked yet
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+        finally:
+            os.close(handle)
+
+
+def _give_name(made: Path, path: Path) -> None:
     """A file that came to be there meanwhile is kept: a rename would replace it, a folder is in its own way."""
     try:
-        if not temporary.is_dir():
-            return os.link(temporary, path)
+        if not made.is_dir():
+            return os.link(made, path)
     except FileExistsError as error:
         raise UserError(f"{path}: already exists") from error
     except OSError:  # a file system without links
         pass
-    temporary.rename(path)
+    made.rename(path)
 
 
 def _by_file_name(transitions: Transitions) -> dict[str, Array]:

@@ -145,11 +145,20 @@ def space_from_dict(values: dict[str, Any]) -> spaces.Space[Any]:
     if not 0 < size <= MAX_SPACE or any(len(values[name]) not in (1, size) for name in ("low", "high")):
         raise ValueError(f"a space of shape {shown(values['shape'])} is not supported")
     shape = tuple(int(length) for length in values["shape"])
+    name = values["dtype"]
+    dtype = np.dtype(name if isinstance(name, str) and name.isalnum() else object)  # numpy would parse anything else
+    if dtype.kind not in "fiu":
+        raise ValueError(f"dtype must be a number type, got {shown(name)}")
     bounds = []
     for name in ("low", "high"):
-        numbers = np.array([float(text) for text in values[name]])
+        numbers = np.array([_bound(float(text), dtype) for text in values[name]], dtype)
         bounds.append(np.full(shape, numbers[0]) if len(numbers) == 1 else numbers.reshape(shape))
-    dtype = np.dtype(values["dtype"])
-    if dtype.kind not in "fiu":
-        raise ValueError(f"dtype must be a number type, got {dtype}")
-    return spaces.Box(bounds[0].astype(dtype), bounds[1].astype(dtype), shape, dtype.type)
+    return spaces.Box(bounds[0], bounds[1], shape, dtype.type)
+
+
+def _bound(number: float, dtype: np.dtype[Any]) -> float | int:
+    """What a type can hold: the largest integers are not what a float made of them, and infinity is none at all."""
+    if dtype.kind == "f":
+        return number
+    limits = np.iinfo(dtype)
+    return int(number) if limits.min < number < limits.max else int(limits.max if number > 0 else limits.min)

@@ -57,7 +57,8 @@ def differences(
 ) -> list[str]:
     """What a data set tells of itself and the environment does not: allowed, and often a mistake."""
     found = []
-    if transitions.env_id is not None and _bare(transitions.env_id) != _bare(env_id):
+    named = transitions.env_id is not None and "<" not in (transitions.env_id[0], env_id[0])  # else a function made it
+    if named and _bare(str(transitions.env_id)) != _bare(env_id):
         found.append(f"{where}: the data set is of {transitions.env_id}, the environment is {env_id}")
     told = transitions.action_space
     if told is not None and told["kind"] == "box" and isinstance(action.space, Box):
@@ -65,16 +66,20 @@ def differences(
         assert isinstance(space, Box)
         bounded = np.isfinite([space.low, space.high]).any()  # else nobody knew them
         if bounded and not (np.allclose(space.low, action.space.low) and np.allclose(space.high, action.space.high)):
-            found.append(f"{where}: the data set's actions are said to be in {space}, the environment's {action.space}")
+            found.append(
+                f"{where}: the data set's actions are said to be in {one_line(space)}, the environment's "
+                f"{one_line(action.space)}"
+            )
     if isinstance(observation.space, Box) and not observation.is_image:
         low, high = (np.asarray(bound, np.float64) for bound in (observation.space.low, observation.space.high))
-        low, high = low - ROUNDING * np.maximum(np.abs(low), 1), high + ROUNDING * np.maximum(np.abs(high), 1)
+        with np.errstate(over="ignore"):
+            low, high = low - ROUNDING * np.maximum(np.abs(low), 1), high + ROUNDING * np.maximum(np.abs(high), 1)
         obs, count = transitions.obs.reshape(len(transitions), *observation.space.shape), 0
         for rows in blocks(obs):
             outside = (obs[rows] < low) | (obs[rows] > high)
             count += int(outside.reshape(len(outside), -1).any(1).sum())
         if count:
-            found.append(f"{where}: {count} of {len(obs)} observations are outside {observation.space}")
+            found.append(f"{where}: {count} of {len(obs)} observations are outside {one_line(observation.space)}")
     return found
 
 

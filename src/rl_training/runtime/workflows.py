@@ -193,8 +193,7 @@ def resume_training(
             force=force,
         )
     except UserError as error:
-        copied = [checkpoint.path] if checkpoint is not None else []
-        if run_dir != home and list_checkpoints(run_dir / "checkpoints") == copied:  # it never went on
+        if run_dir != home and "asked" not in RunRecord.read(run_dir).values:  # refused before it went on
             shutil.rmtree(run_dir, ignore_errors=True)
         if isinstance(error, NoSuchData):
             raise UserError(f"{error}; data (--data) tells where it is now") from error
