@@ -478,6 +478,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, monkeyp
 
 
 @needs_h5py
+@pytest.mark.filterwarnings("error")  # what HDF5 throws away is shown as one
 @pytest.mark.parametrize("limit", [500, 3000, 12_000, 26_000, 100_000, 300_000])  # bytes
 @pytest.mark.parametrize("name", ["new.npz", "new.hdf5", "new"])
 def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(name: str, limit: int, tmp_path: Path) -> None:
