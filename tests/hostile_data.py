@@ -218,10 +218,10 @@ def swelling_chunk(file: Any, place: Path) -> None:
 
 def swelling_large_chunk(file: Any, place: Path) -> None:
     """Not more than is declared, and unpacks to 400 MiB."""
-    file.create_dataset("rewards", (2**20,), "f4", chunks=(2**20,), compression="gzip")
+    file.create_dataset("rewards", (2**20,), "f4", chunks=(2**20,), compression="gzip", shuffle=True)
     packer = zlib.compressobj()
     packed = b"".join(packer.compress(bytes(2**24)) for _ in range(25)) + packer.flush()
-    file["rewards"].id.write_direct_chunk((0,), packed)
+    file["rewards"].id.write_direct_chunk((0,), packed, filter_mask=1)  # not shuffled, but packed
 
 
 def twice_compressed(file: Any, place: Path) -> None:

@@ -516,7 +516,8 @@ def test_what_came_to_be_there_while_writing_is_kept(tmp_path: Path, monkeypatch
 
 
 def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
-    left, new, used = (tmp_path / f"{writing.WORK}{name}" for name in ("left", "new", "used"))
+    with writing._work_folder(tmp_path) as mine:
+        left, new, used = (tmp_path / f"{mine.name}{name}" for name in ("left", "new", "used"))
     for place in (left, new, used):
         place.mkdir()
         (place / "data").touch()
@@ -530,10 +531,46 @@ def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
 
 
 @needs_h5py
+@pytest.mark.parametrize("filters", [{"shuffle": True, "fletcher32": True}, {"scaleoffset": 0}])
+def test_large_packed_chunks_are_read(filters: dict[str, Any], tmp_path: Path) -> None:
+    rows = 100_000
+    rewards = np.random.default_rng(0).integers(-(2**62), 2**62, rows)  # scaleoffset adds a header of its own
+    obs = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
+    ends = {"terminals": np.zeros(rows, np.bool_), "timeouts": np.arange(rows) % 10 == 9}
+
+    def packed(file: Any, place: Path) -> None:
+        del file["rewards"]
+        file.create_dataset("rewards", data=rewards, chunks=(rows,), compression="gzip", **filters)
+
+    arrays = {"observations": obs, "next_observations": obs, "actions": np.zeros((rows, 1), np.float32)}
+    path = hdf5(packed, **arrays, **ends)(tmp_path)
+    assert (load_transitions(path).rewards == rewards).all()
+
+
+@needs_h5py
+def test_a_handler_that_raises_does_not_raise_within_hdf5(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).normal(size=(100_000, 2))
+    data = dataclasses.replace(some_transitions(), **rows_of(noise))
+
+    def leave(*_: Any) -> None:
+        raise SystemExit(3)
+
+    before = signal.signal(signal.SIGALRM, leave)
+    signal.setitimer(signal.ITIMER_REAL, 0.03)
+    try:
+        with pytest.raises(SystemExit):
+            save_transitions(data, tmp_path / "new.hdf5")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_h5py
 @pytest.mark.parametrize("name", ["new.hdf5", "new"])
 def test_ctrl_c_while_writing_leaves_nothing(name: str, tmp_path: Path) -> None:
     noise = np.random.default_rng(0).normal(size=(100_000, 2))
     data = dataclasses.replace(some_transitions(), **rows_of(noise))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     for delay in (0.005, 0.02, 0.05, 0.1):
         timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):

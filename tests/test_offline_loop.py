@@ -377,6 +377,13 @@ def test_a_refused_resume_elsewhere_leaves_nothing_there(tmp_path: Path) -> None
         with pytest.raises(UserError, match=r"data.npz: no such data set.*; data \(--data\) tells where it is now"):
             resume_training(run_dir, 60, show_progress=False, **changes)
     assert list((tmp_path / "runs").iterdir()) == [run_dir] and not list((tmp_path / "other").glob("*"))
+    before = run_dir / "metrics.jsonl", (run_dir / "metrics.jsonl").read_bytes(), (run_dir / "run.json").read_bytes()
+    before[0].write_bytes(before[1][:-5])
+    for elsewhere in (tmp_path / "other", None):
+        with pytest.raises(UserError, match=r"metrics.jsonl: shorter than its checkpoint says"):
+            resume_training(run_dir, 60, elsewhere, data=[tmp_path / "moved.npz"], show_progress=False)
+        assert (run_dir / "run.json").read_bytes() == before[2] and not list((tmp_path / "other").glob("*"))
+    before[0].write_bytes(before[1])
     gone_on = resume_training(
         run_dir, 60, tmp_path / "other", data=[tmp_path / "moved.npz"], callbacks=[StopAt(55)], show_progress=False
     )

@@ -56,7 +56,8 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 done, 1 the run failed, 2 wrong input, 130/143 stopped and saved."""
     for stream in (sys.stdout, sys.stderr):
-        if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
+        every_text = "utf" in (getattr(stream, "encoding", None) or "") and stream.errors != "strict"
+        if hasattr(stream, "reconfigure") and not every_text:
             stream.reconfigure(errors="backslashreplace")  # a path may hold what the terminal cannot show
     try:
         arguments = build_parser().parse_args(argv)

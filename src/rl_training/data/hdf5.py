@@ -6,11 +6,10 @@ it does not have. So a dataset is looked at before it is read: plain numbers, st
 
 from __future__ import annotations
 
-import signal
 import stat
-import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,9 @@ from rl_training.data.storage import BLOCK_BYTES, Array, blocks, layout_bytes
 KNOWN_FILTERS = {1, 2, 3, 4, 5, 6, 32000}
 # The best that deflate can do is 1:1032. Whatever declares more was never written.
 LARGEST_RATIO = 1100
-DEFLATE = 1
-COMPRESSORS = {DEFLATE, 4, 32000}
+DEFLATE, FLETCHER32, LZF = 1, 3, 32000
+COMPRESSORS = {DEFLATE, 4, LZF}
+LARGEST_LZF = 1 << 20  # bytes of a packed chunk: unpacking takes as often as it grows
 SMALL = 1 << 20  # bytes that any dataset may declare
 LARGEST_CHUNK = 1 << 30
 DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError, AttributeError, zlib.error)
@@ -97,37 +97,44 @@ def dataset(group: Any, name: str, where: str) -> Any:
     if declared > SMALL + LARGEST_RATIO * stored:
         raise UserError(f"{where} declares {gibibytes(declared)} (shape {found.shape}) and holds {stored} bytes")
     if found.chunks:
-        _check_chunks(found, layout_bytes({name: (found.chunks, dtype)}), DEFLATE in filters, where)
+        _check_chunks(found, layout_bytes({name: (found.chunks, dtype)}), filters, where)
     return found
 
 
-def _check_chunks(found: Any, declared: int, deflated: bool, where: str) -> None:
+def _check_chunks(found: Any, declared: int, filters: list[int], where: str) -> None:
     """HDF5 unpacks a chunk whole, however much that turns out to be."""
     if declared > LARGEST_CHUNK:
         raise UserError(f"{where} is stored in chunks of shape {found.chunks}, which are too large")
+    most = declared + declared // 8 + CHUNK_OVERHEAD
     largest, unsure = 0, []
 
     def look(chunk: Any) -> None:
         nonlocal largest
         largest = max(largest, chunk.size)
-        if deflated and chunk.size > HARMLESS:
+        if DEFLATE in filters and chunk.size > HARMLESS:
             unsure.append(chunk.chunk_offset)
 
     found.id.chunk_iter(look)
-    if largest > declared + declared // 8 + CHUNK_OVERHEAD:
+    if largest > most:
         raise UserError(f"{where} declares chunks of {declared} bytes and holds one of {largest}")
+    if LZF in filters and largest > LARGEST_LZF:
+        raise UserError(f"{where} is stored in lzf chunks of {largest} bytes, at most {LARGEST_LZF} are supported")
+    if unsure and set(filters[filters.index(DEFLATE) + 1 :]) - {FLETCHER32}:
+        raise UserError(f"{where} has filters behind its compression, which is not supported")
     for offset in unsure:
-        skipped, packed = found.id.read_direct_chunk(offset)
-        if not skipped and _inflates_beyond(packed, declared):
+        skipped, packed = found.id.read_direct_chunk(offset)  # skipped: a bit for each filter
+        if not skipped >> filters.index(DEFLATE) & 1 and _inflates_beyond(packed, most):
             raise UserError(f"{where} declares chunks of {declared} bytes and holds one that is larger")
 
 
 def _inflates_beyond(packed: bytes, size: int) -> bool:
     """Unpacked in pieces, and never all of it at once."""
     stream = zlib.decompressobj()
-    while packed and not stream.eof and size >= 0:
-        size -= len(stream.decompress(packed, BLOCK_BYTES))
-        packed = stream.unconsumed_tail
+    for start in range(0, len(packed), HARMLESS):
+        piece = packed[start : start + HARMLESS]
+        while piece and not stream.eof and size >= 0:
+            size -= len(stream.decompress(piece, BLOCK_BYTES))
+            piece = stream.unconsumed_tail
     return size < 0
 
 
@@ -189,30 +196,33 @@ class _Output:
     def flush(self) -> None:
         """There is no buffer."""
 
-    def interrupt(self, *_: Any) -> None:
-        self.failure = KeyboardInterrupt()
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
 
 
-@contextmanager
-def new_file(path: Path, **how: Any) -> Iterator[Any]:
-    """An HDF5 file to be written. What goes wrong on the disk, and Ctrl-C, are raised when it is closed."""
+def write_file(path: Path, fill: Callable[[Any, Callable[[], None]], None], **how: Any) -> None:
+    """A new HDF5 file. `fill` gets it, and a function to call between pieces: it raises what has gone wrong so far."""
     output = _Output(path)
-    main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, output.interrupt) if main else None
-    try:
+
+    def make() -> None:
         with output.file, h5py_module().File(output, "w", **how) as file:
-            yield file
-    except Exception:
-        if output.failure is None:
-            raise
-    finally:
-        if main:
-            signal.signal(signal.SIGINT, before or signal.SIG_DFL)
-    if output.failure is not None:
-        raise output.failure
+            fill(file, output.check)
+
+    with ThreadPoolExecutor(1) as worker:  # signal handlers, which may raise, run in the main thread, never within HDF5
+        try:
+            worker.submit(make).result()
+        except BaseException as error:
+            output.failure = output.failure or error
+    output.check()
 
 
 def write_hdf5(path: Path, arrays: Mapping[str, Array]) -> None:
-    with new_file(path) as file:
+    def fill_file(file: Any, check: Callable[[], None]) -> None:
         for name, array in arrays.items():
-            file.create_dataset(name, data=array, compression="gzip", shuffle=True)
+            made = file.create_dataset(name, array.shape, array.dtype, compression="gzip", shuffle=True)
+            for rows in blocks(array):
+                check()
+                made[rows] = array[rows]
+
+    write_file(path, fill_file)

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import gymnasium
 import numpy as np
 
 from rl_training.core.checks import UserError, one_line, shown
-from rl_training.data.hdf5 import dataset, fill, h5py_module, member, new_file, open_file
+from rl_training.data.hdf5 import dataset, fill, h5py_module, member, open_file, write_file
 from rl_training.data.storage import Array
 from rl_training.data.transitions import Transitions, broken
 from rl_training.experiment.files import MAX_JSON_BYTES, read_json, to_json
@@ -164,9 +164,11 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
         )
     data = folder / "data"
     data.mkdir(parents=True)
-    with new_file(data / FILE, track_order=True) as file:
+
+    def fill_file(file: Any, check: Callable[[], None]) -> None:
         start = 0
         for number, stop in enumerate(stops.tolist()):
+            check()
             rows = slice(start, stop + 1)
             group = file.create_group(f"episode_{number}")
             group.attrs["id"], group.attrs["total_steps"] = number, stop + 1 - start
@@ -180,6 +182,8 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
             ):
                 group.create_dataset(name, data=array[rows])
             start = stop + 1
+
+    write_file(data / FILE, fill_file, track_order=True)
     metadata: dict[str, Any] = {
         "total_episodes": len(stops),
         "total_steps": len(transitions),

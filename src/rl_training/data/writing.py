@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import shutil
+import socket
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,12 +95,14 @@ def _unwritable(path: Path, error: OSError) -> UserError:
 @contextmanager
 def _work_folder(parent: Path) -> Iterator[Path]:
     """A folder of this process alone, locked while it is in use: what killed processes left is told by its lock."""
-    for left in parent.glob(f"{WORK}*"):
+    prefix = f"{WORK}{zlib.crc32(socket.gethostname().encode()):08x}-"  # locks may not be seen from another machine
+    for left in parent.glob(f"{prefix}*"):
         _remove_unused(left)
-    folder = Path(tempfile.mkdtemp(prefix=WORK, dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        with contextlib.suppress(OSError):  # without locks nothing is ever told to be left
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield folder
     finally:
         os.close(handle)
@@ -125,7 +130,12 @@ def _give_name(made: Path, path: Path) -> None:
         raise UserError(f"{path}: already exists") from error
     except OSError:  # a file system without links
         pass
-    made.rename(path)
+    try:
+        made.rename(path)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+            raise UserError(f"{path}: already exists") from error
+        raise
 
 
 def _by_file_name(transitions: Transitions) -> dict[str, Array]:

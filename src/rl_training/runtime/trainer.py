@@ -204,6 +204,15 @@ def _execute(
                 envs.reset_all()
             if resumed is None and offline is not None and settings.normalize_observations:
                 learner.fix_observations(*observation_statistics(offline.dataset))
+            if resumed is not None:
+                remove_newer(run_dir / "checkpoints", resumed.step)
+            # Where the replay had to end an episode that could not be brought back, it is not what was saved.
+            saver = Saver(run_dir / "checkpoints", config, resumed, lambda text: _note(session, text), not exact)
+            session = Session(
+                config, agent, source, run_dir, record, saver, envs=envs, replay=replay, callbacks=callbacks,
+                signals=signals, guard=guard, show_progress=show_progress, resumed=resumed,
+                about=offline.about if offline else None, has_environment=offline is None or offline.has_environment,
+            )  # fmt: skip
             if begun is not None:
                 record.update(**begun)
             notices = [
@@ -215,15 +224,6 @@ def _execute(
             if not exact:
                 record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
                 notices.append(f"resume: inexact ({NOT_REPLAYABLE}); the open episodes start afresh")
-            if resumed is not None:
-                remove_newer(run_dir / "checkpoints", resumed.step)
-            # Where the replay had to end an episode that could not be brought back, it is not what was saved.
-            saver = Saver(run_dir / "checkpoints", config, resumed, lambda text: _note(session, text), not exact)
-            session = Session(
-                config, agent, source, run_dir, record, saver, envs=envs, replay=replay, callbacks=callbacks,
-                signals=signals, guard=guard, show_progress=show_progress, resumed=resumed,
-                about=offline.about if offline else None, has_environment=offline is None or offline.has_environment,
-            )  # fmt: skip
             for notice in [*notices, *ended_schedules(session)]:
                 session.display.note(notice)
             session.start()
