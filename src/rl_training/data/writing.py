@@ -10,7 +10,6 @@ import os
 import shutil
 import socket
 import tempfile
-import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,9 +95,9 @@ def _unwritable(path: Path, error: OSError) -> UserError:
 def _work_folder(parent: Path) -> Iterator[Path]:
     """A folder of this process alone, locked while it is in use: what killed processes left is told by its lock."""
     prefix = f"{WORK}{zlib.crc32(socket.gethostname().encode()):08x}-"  # locks may not be seen from another machine
-    for left in parent.glob(f"{prefix}*"):
-        _remove_unused(left)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    for left in parent.glob(f"{prefix}*"):
+        _remove_unused(left, folder.stat().st_mtime)
     handle = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # without locks nothing is ever told to be left
@@ -109,9 +108,9 @@ def _work_folder(parent: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove_unused(folder: Path) -> None:
+def _remove_unused(folder: Path, now: float) -> None:
     with contextlib.suppress(OSError):  # in use, gone meanwhile, or not ours
-        if time.time() - folder.stat().st_mtime < JUST_MADE:
+        if now - folder.stat().st_mtime < JUST_MADE:
             return  # perhaps not locked yet
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
