@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Space
 
 from rl_training.core.checks import UserError, one_line, shown
 from rl_training.data.loaders import load_transitions
@@ -64,8 +64,9 @@ def differences(
     if told is not None and told["kind"] == "box" and isinstance(action.space, Box):
         space = space_from_dict(told)
         assert isinstance(space, Box)
-        bounded = np.isfinite([space.low, space.high]).any()  # else nobody knew them
-        if bounded and not (np.allclose(space.low, action.space.low) and np.allclose(space.high, action.space.high)):
+        if not unbounded(space) and not (
+            np.allclose(space.low, action.space.low) and np.allclose(space.high, action.space.high)
+        ):
             found.append(
                 f"{where}: the data set's actions are said to be in {one_line(space)}, the environment's "
                 f"{one_line(action.space)}"
@@ -81,6 +82,11 @@ def differences(
         if count:
             found.append(f"{where}: {count} of {len(obs)} observations are outside {one_line(observation.space)}")
     return found
+
+
+def unbounded(space: Space[Any]) -> bool:
+    """How formats write bounds that nobody knows."""
+    return isinstance(space, Box) and not np.isfinite([space.low, space.high]).any()
 
 
 def _bare(env_id: str) -> str:

@@ -24,7 +24,7 @@ from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import MAX_SPACE, ActionCodec, ObservationCodec, env_shape, space_from_dict
 from rl_training.resources import find_packaged_asset
 from rl_training.runtime.agents import load_agent
-from rl_training.runtime.datasets import ROUNDING, differences, load_data, training_data
+from rl_training.runtime.datasets import ROUNDING, differences, load_data, training_data, unbounded
 from rl_training.runtime.recipes import record_policy, record_random
 from rl_training.runtime.session import Session
 
@@ -128,10 +128,11 @@ def _transitions(settings: OfflineSettings, source: EnvSource) -> tuple[Transiti
     if settings.dataset_kind == "random":
         return record_random(source, size, seed), f"the recording of {source.env_id}"
     assert settings.dataset_agent is not None
-    packaged = None if settings.dataset_agent.exists() else find_packaged_asset(settings.dataset_agent)
-    if packaged is None and not settings.dataset_agent.exists():
-        raise NoSuchData(f"{settings.dataset_agent}: no such agent, and the data set is what it plays")
-    agent = load_agent(packaged or settings.dataset_agent)
+    named = settings.dataset_agent
+    found = named if named.exists() else find_packaged_asset(named)
+    if found is None:
+        raise NoSuchData(f"{named}: no such agent, and the data set is what it plays")
+    agent = load_agent(found)
     return record_policy(agent, source, size, seed, settings.dataset_noise), f"the recording of {source.env_id}"
 
 
@@ -154,7 +155,7 @@ def own_spaces(
     """As the data set tells them; else any observation, and actions in [-1, 1] or the choices that were seen."""
     if transitions.observation_space is not None and transitions.action_space is not None:
         told = [space_from_dict(one) for one in (transitions.observation_space, transitions.action_space)]
-        if _unbounded(told[1]):  # how formats write bounds that nobody knows
+        if unbounded(told[1]):
             told[1] = _seen_actions(transitions.actions, where, clip_actions)
         try:
             return ObservationCodec(told[0]), ActionCodec(told[1])
@@ -165,10 +166,6 @@ def own_spaces(
     kind: Any = np.uint8 if obs.dtype == np.uint8 else np.float32
     observation = gymnasium.spaces.Box(low, high, obs.shape[1:] or (1,), kind)
     return ObservationCodec(observation), ActionCodec(_seen_actions(transitions.actions, where, clip_actions))
-
-
-def _unbounded(space: gymnasium.Space[Any]) -> bool:
-    return isinstance(space, gymnasium.spaces.Box) and not np.isfinite([space.low, space.high]).any()
 
 
 def _seen_actions(actions: Array, where: str, clip_actions: bool) -> gymnasium.Space[Any]:
