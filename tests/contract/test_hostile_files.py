@@ -176,7 +176,7 @@ def loaded(run: Path, tmp_path_factory) -> dict[str, dict]:
     jobs["control"] = ("unpickle", str(home / "control" / "pickle"))
     (home / "jobs.json").write_text(json.dumps(jobs))
     warm = json.dumps([(kind, str(path)) for kind, path in good])
-    answer = run_program(str(Path(__file__).parent / "audit_loading.py"), str(home / "jobs.json"), warm)
+    answer = run_program(str(Path(__file__).parents[1] / "audit_loading.py"), str(home / "jobs.json"), warm)
     assert answer.returncode == 0, answer.stderr
     assert not (home / "executed").exists()
     results = json.loads(answer.stdout)

@@ -99,7 +99,7 @@ def test_a_hanging_environment_ends_the_run(tmp_path: Path) -> None:
         "DQN(make_env, total_timesteps=100, output_dir='runs', env_timeout=1.0, checkpoint_interval=20,\n"
         "    eval_episodes=0, learning_starts=10, threads=1, video=False).learn()\n"
     )
-    answer = run_program(str(script), str(Path(__file__).parent), cwd=tmp_path, timeout=60)
+    answer = run_program(str(script), str(Path(__file__).parent.parent), cwd=tmp_path, timeout=60)
     assert answer.returncode == 1
     assert "no answer for 1 s" in answer.stderr and "Traceback" not in answer.stderr
     (run_dir,) = (tmp_path / "runs").iterdir()

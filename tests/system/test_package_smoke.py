@@ -15,7 +15,7 @@ import pytest
 import rl_training
 
 PACKAGE = Path(rl_training.__file__).resolve().parent
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[2]
 HELP = ("-m", "rl_training", "--help")
 
 

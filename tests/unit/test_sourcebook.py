@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ENTRY = {"name": "M", "area": "a", "paper": "P", "authors": "A", "adds": "Adds.", "venue": "V 2020"}
 
 
