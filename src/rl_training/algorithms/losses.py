@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -43,9 +44,13 @@ def expectile_error(difference: Tensor, expectile: float) -> Tensor:
 
 
 def chosen(values: Tensor, actions: Tensor) -> Tensor:
-    """The value of each row's action: (batch, actions, ...) -> (batch, ...)."""
-    index = actions.long().view(-1, *([1] * (values.ndim - 1))).expand(-1, 1, *values.shape[2:])
-    return values.gather(1, index).squeeze(1)
+    """The value of each row's action: (batch, actions, ...) -> (batch, ...).
+
+    A sum with a single term that is not zero, since the gradient of `gather` is compiled to atomic additions.
+    """
+    every = torch.arange(values.shape[1], device=values.device).view(1, -1, *(1,) * (values.ndim - 2))
+    taken = every == actions.long().view(-1, *(1,) * (values.ndim - 1))
+    return torch.where(taken, values, 0.0).sum(1)
 
 
 def huber(difference: Tensor, kappa: float = 1.0) -> Tensor:
