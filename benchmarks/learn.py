@@ -109,10 +109,13 @@ PROOFS = {
     "tqc-pendulum": Proof("configs/tqc/pendulum.yaml", 8, 100, -200.0, "-151 +- 88 (RL Zoo, 20k steps)"),
     "redq-pendulum": Proof("configs/redq/pendulum.yaml", 8, 100, -200.0, "none published (SAC: -157, RL Zoo)"),
     "td3-halfcheetah-200k": Proof(
-        # Sixteen: batches of eight gave interquartile means from 6,671 to 7,984.
-        "configs/td3/halfcheetah.yaml", 16, 10, 6000.0, "6,995 (RL Zoo's curve at 200k steps, one run)",
+        "configs/td3/halfcheetah.yaml",
+        16,  # batches of eight gave interquartile means from 6,671 to 7,984
+        10,
+        6000.0,
+        "6,995 (RL Zoo's curve at 200k steps, one run)",
         overrides=("eval_interval=25000",),
-    ),  # fmt: skip
+    ),
     "tqc-halfcheetah-200k": Proof(
         "configs/tqc/halfcheetah.yaml", 8, 10, 5700.0, "6,697 (RL Zoo's curve at 200k steps, one run)"
     ),

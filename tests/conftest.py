@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import rl_training  # noqa: F401  before numpy and torch: it chooses how they round
+
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # before anything imports pygame
 
 # Applied where the algorithm has a setting of that name: a new algorithm needs no edit here.

@@ -6,8 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from rl_training.core.allocation import use_large_pages
+from rl_training.core.numerics import pin_libraries
 
+# Both before torch and numpy load, which read their environment once.
 use_large_pages()
+pin_libraries()
 
 __version__ = "0.1.0"
 

@@ -40,12 +40,17 @@ def examine() -> list[dict[str, Any]]:
 def _torch(add: Any) -> None:
     import torch
 
+    from rl_training.engine.rounding import narrowed, numerics, portable_to
     from rl_training.runtime.choices import choose_device, compiler_present
 
     add("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
     device = choose_device("auto")
     name = f" ({torch.cuda.get_device_name(0)})" if device == "cuda" else ""
     add("device", "ok", f"auto means {device}{name}")
+    found = numerics(device)
+    libraries = ", ".join(f"{name} {value}" for name, value in found.items() if name != "mode")
+    where = f"same bits on {portable_to(found) or 'this processor only'} (eager, one thread)"
+    add("numerics", "ok" if narrowed(found) is None else "info", f"{found['mode']}: {libraries}; {where}")
     if compiler_present():
         add("compile", "ok", "a C++ compiler is there: long runs are compiled (compile: auto)")
     else:

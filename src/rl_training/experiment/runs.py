@@ -83,7 +83,9 @@ class RunRecord:
         self.path, self.values = run_dir / "run.json", values
 
     @classmethod
-    def create(cls, run_dir: Path, config: TrainConfig, engine: dict[str, Any]) -> RunRecord:
+    def create(
+        cls, run_dir: Path, config: TrainConfig, engine: dict[str, Any], promises: dict[str, str] | None = None
+    ) -> RunRecord:
         replace_file(run_dir / "config.yaml", dump_yaml(config.to_dict()).encode())
         record = cls(
             run_dir,
@@ -98,6 +100,7 @@ class RunRecord:
                 "started": _now(),
                 "ended": None,
                 "engine": engine,
+                "promises": promises or {},
                 "resume": "exact",
                 "resume_note": None,
                 "failed_seeds": {},

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +22,7 @@ from rl_training.core.allocation import keep_freed_memory
 from rl_training.core.checks import UserError, shown
 from rl_training.core.fields import at_least, setting
 from rl_training.core.types import EnvShape
+from rl_training.engine.rounding import numerics, portable_to, seeds_are_exact
 from rl_training.envs.workers import choose_workers
 from rl_training.experiment.config import TrainConfig
 
@@ -38,9 +40,28 @@ class Choices:
     workers: int = setting(0, at_least(0))  # environment processes; results do not depend on it
     tf32: bool = True
     note: str | None = None
+    numerics: dict[str, str] = field(default_factory=dict)  # how the libraries round, see `engine/rounding.py`
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def same_bits_on(self) -> str | None:
+        """The processors on which this run has the same bits with the same versions; None: this model alone.
+
+        Inductor's code is compiled for the processor it runs on, and threads are shared out by the processor's caches.
+        """
+        by_processor = self.device == "cpu" and (self.compiled or self.threads > 1)
+        return None if by_processor else portable_to(self.numerics)
+
+    @property
+    def promises(self) -> dict[str, str]:
+        """What the run's record states, beside `resume`."""
+        exact = self.device == "cpu" and not self.compiled and seeds_are_exact(self.numerics)
+        return {
+            "seeds": "the bits of the seed alone" if exact else "the seed alone within rounding",
+            "same_bits_on": self.same_bits_on or "this processor",
+        }
 
     def apply(self) -> torch.device:
         keep_freed_memory()
@@ -54,6 +75,20 @@ class Choices:
         return torch.device(self.device)
 
 
+def rounding_changes(
+    before: Choices, now: Choices, versions: Mapping[str, str], versions_now: Mapping[str, str]
+) -> str:
+    """What makes a run round differently now than where it was recorded, as `name old -> new, …`; empty: nothing."""
+    facts = [
+        {**dict(found), "device": choices.device, **choices.numerics, "mode": ""}  # the mode shows in the libraries
+        for found, choices in ((versions, before), (versions_now, now))
+    ]
+    neutral = {"platform"} if now.same_bits_on is None else {"platform", "processor"}
+    old, new = facts
+    changed = [name for name in {**new, **old} if name not in neutral and old.get(name) != new.get(name)]
+    return ", ".join(f"{name} {old.get(name)} -> {new.get(name)}" for name in changed)
+
+
 def choose(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> Choices:
     device = choose_device(config.device)
     compiled, note = _choose_compile(config, settings, shape, device)
@@ -62,7 +97,7 @@ def choose(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) ->
     workers = config.workers
     if workers is None:
         workers = choose_workers(len(config.seed_list) * config.num_envs, cores())
-    return Choices(device, compiled, config.threads or threads, workers, note=note)
+    return Choices(device, compiled, config.threads or threads, workers, note=note, numerics=numerics(device))
 
 
 def choose_device(name: str) -> str:

@@ -10,30 +10,31 @@ from rl_training.algorithms.base import OffPolicySettings
 from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError
 from rl_training.core.fields import parse
+from rl_training.core.numerics import NATIVE
+from rl_training.engine.rounding import narrowed, numerics, seeds_are_exact
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.runs import RunRecord, versions
-from rl_training.runtime.choices import Choices, choose_device
+from rl_training.runtime.choices import Choices, choose_device, rounding_changes
 from rl_training.runtime.run_state import unfit
 from rl_training.runtime.session import Session
 
 NOT_REPLAYABLE = "the environment does not repeat itself for the same seed and actions, so a resumed run will differ"
+WITHIN_ROUNDING = "is the seed alone within rounding, not bit for bit"
 
 
-def recorded_choices(record: RunRecord) -> tuple[Choices, list[str]]:
-    """The choices of the run that goes on, and what stands in the way of the same bits."""
+def recorded_choices(record: RunRecord) -> tuple[Choices, str | None]:
+    """The choices of the run that is resumed, and why the rest of it will not have the bits that it would have had."""
     try:
-        choices = parse(Choices, record.values["engine"])
-        if choices.device.startswith("cuda") and not torch.cuda.is_available():
-            choices = dataclasses.replace(choices, device="cpu")
-        choose_device(choices.device)
+        recorded = parse(Choices, record.values["engine"])
+        lost = recorded.device.startswith("cuda") and not torch.cuda.is_available()
+        device = choose_device("cpu" if lost else recorded.device)
     except UserError as error:
         raise unfit(record.path, error) from error
-    before, now = record.values.get("versions"), versions()
-    before = {**(before if isinstance(before, dict) else {}), "device": record.values["engine"]["device"]}
-    changed = [f"{name} {before.get(name)} -> {value}" for name, value in {**now, "device": choices.device}.items()
-               if before.get(name) != value]  # fmt: skip
-    return choices, [f"resume will not be bit-identical: {', '.join(changed)}"] if changed else []
+    choices = dataclasses.replace(recorded, device=device, numerics=numerics(device))
+    before = record.values.get("versions")
+    changes = rounding_changes(recorded, choices, before if isinstance(before, dict) else {}, versions())
+    return choices, f"resume will not be bit-identical: {changes}" if changes else None
 
 
 def starting_notices(
@@ -41,6 +42,8 @@ def starting_notices(
 ) -> list[str]:
     """What the user should know before the run starts."""
     notices = [choices.note] if choices.note else []
+    if len(config.seed_list) > 1 and not seeds_are_exact(choices.numerics) and choices.device == "cpu":
+        notices.append(narrowed(choices.numerics) or f"numerics: {NATIVE}, so a seed among many {WITHIN_ROUNDING}")
     if envs is not None and envs.note and config.workers:
         notices.append(envs.note)
     if record.values["resume"] == "inexact":

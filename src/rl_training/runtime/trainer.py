@@ -105,7 +105,7 @@ def train(
     lock = RunLock(run_dir)
     lock.acquire()
     try:
-        record = RunRecord.create(run_dir, config, choices.to_dict())
+        record = RunRecord.create(run_dir, config, choices.to_dict(), choices.promises)
         if _plays(settings) and not checked.replays_exactly:
             record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
         return _execute(
@@ -134,7 +134,7 @@ def resume(
     lock.acquire()
     try:
         record = RunRecord.read(run_dir)
-        choices, changed = recorded_choices(record)
+        choices, rounding = recorded_choices(record)
         change = None
         if offline is not None:
             told = record.values.get("dataset") if checkpoint is None else checkpoint.state.get("dataset") or {}
@@ -147,11 +147,11 @@ def resume(
         begun = {"status": "running", "ended": None, "asked": {name: wanted[name] for name in CAN_BE_ASKED}}
         if change is None and offline is not None and _plays(settings) and not offline.replays_exactly:
             change = NOT_REPLAYABLE
-        if change is not None:
-            begun |= {"resume": "inexact", "resume_note": change}
+        if change is not None or rounding is not None:
+            begun |= {"resume": "inexact", "resume_note": change or rounding}
         return _execute(
             config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress,
-            resumed=checkpoint, notes=[*notes, *changed], offline=offline, begun=begun,
+            resumed=checkpoint, notes=[*notes, *([rounding] if rounding else [])], offline=offline, begun=begun,
         )  # fmt: skip
     finally:
         lock.release()

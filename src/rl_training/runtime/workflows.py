@@ -249,7 +249,7 @@ def _found_run(target: Path, config: TrainConfig, checkpoint: Checkpoint) -> Che
         "best": [None for _ in config.seed_list],
     }
     copy = copy_checkpoint(checkpoint, target / "checkpoints", state)
-    RunRecord.create(target, config, choices.to_dict())
+    RunRecord.create(target, config, choices.to_dict(), choices.promises)
     return copy
 
 
@@ -268,5 +268,6 @@ def _copy_run(source: Path, target: Path, config: TrainConfig, checkpoint: Check
         checkpoint = replace(checkpoint, path=place)
     before = RunRecord.read(source).values
     record = RunRecord.create(target, config, before["engine"])
-    record.update(**{name: before[name] for name in ("resume", "resume_note", "failed_seeds") if name in before})
+    kept = ("resume", "resume_note", "failed_seeds", "promises")
+    record.update(**{name: before[name] for name in kept if name in before})
     return checkpoint

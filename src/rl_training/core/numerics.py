@@ -1,0 +1,57 @@
+"""Which instructions the numerical libraries may use, chosen before they load.
+
+Left to themselves they take whatever the processor has (AVX-512 or AVX2, Intel's code or AMD's), and the last bits of a
+sum depend on it: a seed trained among others would differ from the seed alone, and a resumed run from its first half.
+`docs/numerics.md` lists every source of rounding and what each mode promises.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+from pathlib import Path
+
+VARIABLE = "RL_TRAINING_NUMERICS"
+PINNED, PORTABLE, NATIVE = "pinned", "portable", "native"
+MODES = (PINNED, PORTABLE, NATIVE)
+
+_WIDTH = {
+    "ATEN_CPU_CAPABILITY": "avx2",  # torch's own kernels, and the vector width that Inductor compiles for
+    "ONEDNN_MAX_CPU_ISA": "AVX2",  # convolutions
+    "OPENBLAS_CORETYPE": "Haswell",  # numpy's matrix products
+}
+_MKL = {PINNED: "AVX2", PORTABLE: "COMPATIBLE"}  # torch's matrix products
+
+
+def pin_libraries() -> None:
+    """Set the libraries' own environment variables, where the user has not; worker processes inherit them."""
+    mode = os.environ.get(VARIABLE, PINNED)
+    if mode == NATIVE or not has_avx2():
+        return
+    variables = {**_WIDTH, "MKL_CBWR": _MKL.get(mode, _MKL[PINNED]), "NPY_DISABLE_CPU_FEATURES": _numpy_features()}
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+
+
+def has_avx2(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether this is an x86-64 processor with AVX2; on another, a pinned library would end the program."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    try:
+        with cpuinfo.open() as lines:  # the first core's alone: the whole file is slow on a machine with many
+            flags = next((line.split() for line in lines if line.startswith("flags")), [])
+    except OSError:
+        return False
+    return {"avx2", "fma"} <= set(flags)
+
+
+def _numpy_features() -> str:
+    """What numpy calls its AVX-512 loops, which changed with 2.4; it warns of names that it does not know."""
+    spec = importlib.util.find_spec("numpy")
+    text = Path(spec.origin).with_name("version.py").read_text() if spec is not None and spec.origin else ""
+    found = re.search(r'version = "(\d+)\.(\d+)', text)
+    if found is not None and (int(found[1]), int(found[2])) < (2, 4):
+        return "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"
+    return "X86_V4 AVX512_ICL AVX512_SPR"

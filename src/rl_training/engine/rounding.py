@@ -1,0 +1,114 @@
+"""How this process rounds: what each numerical library really uses, and which promises follow from it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import os
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl_training.core.checks import UserError, did_you_mean
+from rl_training.core.numerics import MODES, NATIVE, PINNED, VARIABLE, has_avx2
+
+# mkl_cbwr_get's answers (mkl_types.h). AMD has no AVX2 branch: there the AVX2 mode is AUTO, one code path for all.
+MKL_BRANCHES = {1: "off", 2: "AUTO", 3: "COMPATIBLE", 9: "AVX", 10: "AVX2", 12: "AVX512", 14: "AVX512_E1"}
+BRANCH = 1
+SAME_WIDTH = {"aten": "AVX2", "onednn": "AVX2", "numpy": "X86_V3", "openblas": "Haswell"}
+UNKNOWN = "unknown"
+
+
+@functools.cache
+def libraries() -> dict[str, str]:
+    """What each library uses, asked of the library itself where it answers."""
+    aten = torch.backends.cpu.get_cpu_capability()
+    # oneDNN cannot be asked. It reads its variable with its first convolution, torch's kernels theirs with the first
+    # operation: where torch had computed before rl_training was imported, neither is known to have seen it.
+    onednn = os.environ.get("ONEDNN_MAX_CPU_ISA", "default") if aten == SAME_WIDTH["aten"] else "default"
+    return {
+        "mkl": _mkl(),
+        "aten": aten,
+        "onednn": onednn,
+        "numpy": _numpy(),
+        "openblas": _openblas(),
+        "libm": "-".join(platform.libc_ver()) or UNKNOWN,
+    }
+
+
+def numerics(device: str) -> dict[str, str]:
+    """The mode asked for and what is in use: recorded in a run, compared when it is resumed."""
+    mode = os.environ.get(VARIABLE, PINNED)
+    if mode not in MODES:
+        raise UserError(f"{VARIABLE} must be one of {', '.join(MODES)}, got {mode!r}{did_you_mean(mode, MODES)}")
+    gpu = {"gpu": torch.cuda.get_device_name(device)} if device.startswith("cuda") else {}
+    return {"mode": mode if has_avx2() else NATIVE, **libraries(), **gpu}
+
+
+def seeds_are_exact(found: Mapping[str, str]) -> bool:
+    """Whether a seed among many has the bits of the seed alone (eager, on a CPU): MKL without a mode picks its code by
+    the number of matrices."""
+    return found["mkl"] not in ("off", UNKNOWN)
+
+
+def portable_to(found: Mapping[str, str]) -> str | None:
+    """On which other processors an eager run of one thread has the same bits; None: on this model alone."""
+    if any(found[name] != value for name, value in SAME_WIDTH.items()):
+        return None
+    return {"COMPATIBLE": "x86-64 with AVX2", "AVX2": "Intel with AVX2", "AUTO": "AMD with AVX2"}.get(found["mkl"])
+
+
+def narrowed(found: Mapping[str, str]) -> str | None:
+    """What a run promises less than its mode says, because something else set a library up first; None: nothing."""
+    if found["mode"] == NATIVE:
+        return None
+    late = [name for name, value in SAME_WIDTH.items() if found[name] != value]
+    if not seeds_are_exact(found):
+        late.insert(0, "mkl")
+    if not late:
+        return None
+    seeds = "" if seeds_are_exact(found) else "a seed among many may differ from the seed alone in the last bits, and "
+    return (
+        f"numerics: {', '.join(late)} could not be set, because it was in use before rl_training was imported or its "
+        f"variable was set: {seeds}the same run on another processor will differ; import rl_training first"
+    )
+
+
+def _mkl() -> str:
+    if not torch.backends.mkl.is_available():
+        return "none"
+    try:
+        library = ctypes.CDLL(str(Path(torch.__path__[0]) / "lib" / "libtorch_cpu.so"))
+        branch = int(library.mkl_serv_cbwr_get(BRANCH))
+    except (OSError, AttributeError):
+        return UNKNOWN
+    return MKL_BRANCHES.get(branch, str(branch))
+
+
+def _numpy() -> str:
+    """The widest group of instructions that numpy's loops may use."""
+    core: Any = importlib.import_module("numpy._core._multiarray_umath")  # numpy has no public way to ask
+
+    features = [name for name in core.__cpu_dispatch__ if core.__cpu_features__.get(name)]
+    if "X86_V3" not in core.__cpu_dispatch__:  # before 2.4 the same set had another name
+        features = ["X86_V3" if name in ("FMA3", "AVX2") else name for name in features]
+    return features[-1] if features else "baseline"
+
+
+def _openblas() -> str:
+    folder = Path(np.__file__).parent.parent / "numpy.libs"
+    for path in sorted(folder.glob("*openblas*")):
+        names = ("scipy_openblas_get_corename64_", "scipy_openblas_get_corename", "openblas_get_corename")
+        library = ctypes.CDLL(str(path))
+        for name in names:
+            if hasattr(library, name):
+                function = getattr(library, name)
+                function.restype = ctypes.c_char_p
+                return re.sub(r"[^A-Za-z0-9_]", "", function().decode()) or UNKNOWN
+    return "none"

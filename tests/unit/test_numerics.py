@@ -1,0 +1,157 @@
+"""The numeric mode: what is pinned and when, what a run records of it, and when a resume is not exact."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from harness import ROOT
+
+from rl_training.core import numerics
+from rl_training.engine import rounding
+from rl_training.runtime.choices import Choices, rounding_changes
+
+FOUND = {
+    "mode": "pinned", "mkl": "AVX2", "aten": "AVX2", "onednn": "AVX2", "numpy": "X86_V3", "openblas": "Haswell",
+    "libm": "glibc-2.36",
+}  # fmt: skip
+VARIABLES = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES")
+
+
+@pytest.fixture
+def pinned(monkeypatch: pytest.MonkeyPatch):
+    """What `pin_libraries` sets in an environment of the given variables."""
+
+    def pin(avx2: bool = True, **given: str) -> dict[str, str]:
+        monkeypatch.setattr(numerics, "has_avx2", lambda: avx2)
+        for name in (*VARIABLES, numerics.VARIABLE):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
+        numerics.pin_libraries()
+        return {name: os.environ[name] for name in VARIABLES if name in os.environ}
+
+    return pin
+
+
+def test_every_library_is_pinned_but_those_the_user_has_set(pinned) -> None:
+    everything = pinned()
+    assert set(everything) == set(VARIABLES) and everything["MKL_CBWR"] == "AVX2"
+    assert pinned(MKL_CBWR="SSE4_2") == {**everything, "MKL_CBWR": "SSE4_2"}
+    assert pinned(RL_TRAINING_NUMERICS="portable") == {**everything, "MKL_CBWR": "COMPATIBLE"}
+
+
+def test_nothing_is_pinned_natively_or_on_a_processor_without_avx2(pinned, tmp_path: Path) -> None:
+    """ATen does not check the variable: an older processor would end the program with an illegal instruction."""
+    cpuinfo = tmp_path / "cpuinfo"
+    for flags, expected in (("fpu sse4_2 avx", False), ("fpu avx2 fma bmi2", True), ("fpu avx2 bmi2", False)):
+        cpuinfo.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
+        assert numerics.has_avx2(cpuinfo) == (expected and platform.machine() == "x86_64")
+    assert not numerics.has_avx2(tmp_path / "missing")
+    assert pinned(RL_TRAINING_NUMERICS="native") == {} and pinned(avx2=False) == {}
+
+
+def test_a_mistyped_mode_is_rejected(monkeypatch) -> None:
+    monkeypatch.setenv(numerics.VARIABLE, "potable")
+    with pytest.raises(ValueError, match="one of pinned, portable, native, got 'potable'; did you mean portable"):
+        rounding.numerics("cpu")
+
+
+def test_numpy_names_its_features_by_version() -> None:
+    """An unknown name would be a warning at every start."""
+    words = numerics._numpy_features().replace(" ", ",")
+    program = "import warnings; warnings.simplefilter('error'); import numpy"
+    env = {**os.environ, "NPY_DISABLE_CPU_FEATURES": words}
+    assert subprocess.run([sys.executable, "-c", program], env=env, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "elsewhere"),
+    [
+        ({}, "Intel with AVX2"),
+        ({"mkl": "AUTO"}, "AMD with AVX2"),
+        ({"mkl": "COMPATIBLE"}, "x86-64 with AVX2"),
+        ({"mkl": "off"}, None),
+        ({"numpy": "AVX512_ICL"}, None),
+        ({"aten": "AVX512"}, None),
+        ({"onednn": "default"}, None),
+        ({"openblas": "SkylakeX"}, None),
+    ],
+)
+def test_where_the_same_bits_are_promised(changes, elsewhere) -> None:
+    found = {**FOUND, **changes}
+    eager = Choices("cpu", False, 1, numerics=found)
+    assert eager.same_bits_on == elsewhere
+    assert replace(eager, compiled=True).same_bits_on is None, "Inductor compiles for the processor it runs on"
+    assert replace(eager, threads=2).same_bits_on is None
+    assert (eager.promises["seeds"] == "the bits of the seed alone") == (found["mkl"] != "off")
+
+
+@pytest.mark.parametrize(
+    ("now", "versions", "expected"),
+    [
+        ({}, {}, ""),
+        ({}, {"platform": "another kernel"}, ""),
+        ({}, {"processor": "another"}, ""),  # of the family: Intel, since MKL is in its AVX2 mode
+        ({"mode": "portable"}, {}, ""),  # what counts is what the libraries do
+        ({"mkl": "AUTO"}, {"processor": "AMD"}, "mkl AVX2 -> AUTO"),
+        ({"aten": "AVX512"}, {"processor": "another"}, "processor this -> another, aten AVX2 -> AVX512"),
+        ({"libm": "glibc-2.41"}, {}, "libm glibc-2.36 -> glibc-2.41"),
+        ({}, {"torch": "9"}, "torch 2 -> 9"),
+    ],
+)
+def test_what_makes_a_resume_inexact(now, versions, expected) -> None:
+    before, here = Choices("cpu", False, 1, numerics=FOUND), Choices("cpu", False, 1, numerics={**FOUND, **now})
+    recorded = {"torch": "2", "platform": "kernel", "processor": "this"}
+    assert rounding_changes(before, here, recorded, {**recorded, **versions}) == expected
+
+
+def test_a_compiled_run_on_another_processor_is_inexact() -> None:
+    before = Choices("cpu", True, 1, numerics=FOUND)
+    assert rounding_changes(before, before, {"processor": "a"}, {"processor": "b"}) == "processor a -> b"
+
+
+def test_resume_in_another_mode_reports_inexact(quick_config, tmp_path: Path, capsys) -> None:
+    from rl_training.runtime.trainer import train
+    from rl_training.runtime.workflows import resume_training
+
+    result = train(quick_config("dqn", tmp_path, total_timesteps=40), show_progress=False)
+    place = result.run_dir / "run.json"
+    record = json.loads(place.read_text())
+    assert record["resume"] == "exact" and record["engine"]["numerics"] == rounding.numerics("cpu")
+    resume_training(result.run_dir, total_timesteps=50, show_progress=False)
+    assert json.loads(place.read_text())["resume"] == "exact"
+    record["engine"]["numerics"]["mkl"] = "SSE4_2"
+    place.write_text(json.dumps(record))
+    resume_training(result.run_dir, total_timesteps=60, show_progress=False)
+    line = f"resume will not be bit-identical: mkl SSE4_2 -> {rounding.numerics('cpu')['mkl']}"
+    assert line in capsys.readouterr().err
+    now = json.loads(place.read_text())
+    assert (now["resume"], now["resume_note"]) == ("inexact", line)
+
+
+def test_torch_in_use_before_the_library_narrows_the_promise(tmp_path: Path) -> None:
+    """Nobody is misled: where MKL's mode could not be set any more, the run says that its seeds are not exact."""
+    program = (
+        "import torch; torch.ones(3, 3) @ torch.ones(3, 3)\n"
+        "from rl_training import DQN\n"
+        f"DQN('CartPole-v1', seeds=(0, 1), total_timesteps=8, eval_episodes=0, video=False, report=False, "
+        f"output_dir={str(tmp_path)!r}, compile='off', threads=1, hidden_sizes=[8]).learn(show_progress=False)\n"
+    )
+    env = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    env["PYTHONPATH"] = str(ROOT / "src")
+    answer = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=120)
+    assert answer.returncode == 0, answer.stderr
+    (place,) = tmp_path.glob("*/run.json")
+    record = json.loads(place.read_text())
+    if not numerics.has_avx2():
+        pytest.skip("nothing is pinned on this processor")
+    assert record["engine"]["numerics"]["mkl"] == "off"
+    assert record["promises"] == {"seeds": "the seed alone within rounding", "same_bits_on": "this processor"}
+    assert "import rl_training first" in answer.stderr
