@@ -10,7 +10,7 @@ from rl_training.core.types import TrainResult
 from rl_training.envs.factory import EnvFactory
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.registry import get_algorithm_spec
-from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.callbacks import Callbacks, as_callbacks
 from rl_training.runtime.workflows import resume_training
 
 
@@ -30,14 +30,15 @@ class DefaultExperimentManager:
     def setup(
         self,
         config: TrainConfig,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callbacks | None = None,
         *,
         run_suffix: str | None = None,
         env_factory: EnvFactory | None = None,
         show_progress: bool = True,
     ) -> PreparedRun:
         spec = get_algorithm_spec(config.algo)
-        return PreparedRun(partial(spec.train_fn, config, run_suffix, callbacks, env_factory, show_progress))
+        hooks = as_callbacks(callbacks)  # rejected here, before anything is built
+        return PreparedRun(partial(spec.train_fn, config, run_suffix, hooks, env_factory, show_progress))
 
     def resume(
         self,
@@ -46,7 +47,7 @@ class DefaultExperimentManager:
         output_dir: str | Path | None = None,
         eval_episodes: int | None = None,
         run_suffix: str | None = None,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callbacks | None = None,
         *,
         env_id: str | None = None,
         env_factory: EnvFactory | None = None,
@@ -56,9 +57,10 @@ class DefaultExperimentManager:
         force: bool = False,
         data: Sequence[str | Path] = (),
     ) -> PreparedRun:
+        hooks = as_callbacks(callbacks)
         return PreparedRun(
             partial(
-                resume_training, checkpoint, total_timesteps, output_dir, eval_episodes, run_suffix, callbacks,
+                resume_training, checkpoint, total_timesteps, output_dir, eval_episodes, run_suffix, hooks,
                 env_id=env_id, env_factory=env_factory, show_progress=show_progress, online=online, offline=offline,
                 force=force, data=data,
             )

@@ -81,6 +81,8 @@ class RunRecord:
 
     def __init__(self, run_dir: Path, values: dict[str, Any]) -> None:
         self.path, self.values = run_dir / "run.json", values
+        self.begun = False  # whether this process trains the run: only then is its failure the run's
+        self.hook: str | None = None  # the callback that is being called, as Diary.on_step
 
     @classmethod
     def create(
@@ -108,6 +110,7 @@ class RunRecord:
             },
         )
         record.write()
+        record.begun = True
         return record
 
     @classmethod
@@ -129,6 +132,11 @@ class RunRecord:
     def update(self, **values: Any) -> None:
         self.values.update(values)
         self.write()
+
+    def begin(self, **values: Any) -> None:
+        """Training starts again: an earlier end, whatever it was, no longer holds."""
+        self.update(status="running", ended=None, failure=None, **values)
+        self.begun = True
 
     def end(self, status: str, **values: Any) -> None:
         self.update(status=status, ended=_now(), **values)

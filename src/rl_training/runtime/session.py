@@ -21,7 +21,7 @@ from rl_training.experiment.logging import JsonLines, TensorBoard
 from rl_training.experiment.progress import Progress
 from rl_training.experiment.runs import RunRecord
 from rl_training.runtime.agents import Agent
-from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.callbacks import Callback, callback_name
 from rl_training.runtime.episodes import EpisodeStatistics
 from rl_training.runtime.evaluate import Evaluation, Guard, evaluate, evaluation_summary
 from rl_training.runtime.nonfinite import seeds_gone_bad
@@ -265,7 +265,9 @@ class Session:
     # --- start and end -----------------------------------------------------------------------------------------------
     def _call(self, hook: str, *arguments: Any) -> None:
         for callback in self.callbacks:
-            if getattr(callback, hook)(self, *arguments) is False:
+            self.record.hook = f"{callback_name(callback)}.{hook}"
+            answer, self.record.hook = getattr(callback, hook)(self, *arguments), None
+            if isinstance(answer, (bool, np.bool_)) and not answer:
                 self.stop_reason = self.stop_reason or "callback"
 
     def start(self) -> None:

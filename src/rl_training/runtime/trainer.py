@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,17 +15,17 @@ from rl_training.core.types import TrainResult
 from rl_training.data.offline_dataset import ResidentData
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvFactory, EnvSource
-from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
+from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.checkpoint_writing import remove_leftovers, remove_newer
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import TrainConfig
-from rl_training.experiment.files import remove_temporaries, replace_file, to_json
-from rl_training.experiment.logging import finite
+from rl_training.experiment.files import remove_temporaries
 from rl_training.experiment.runs import CAN_BE_ASKED, RunLock, RunRecord, create_run_dir
 from rl_training.runtime.agents import Agent
-from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.callbacks import Callback, Callbacks, as_callbacks
 from rl_training.runtime.choices import Choices, choose
 from rl_training.runtime.closing import write_video_and_report
+from rl_training.runtime.failures import recorded_failures, report_hang
 from rl_training.runtime.fitting import (
     check_data_memory,
     check_fit,
@@ -41,7 +40,7 @@ from rl_training.runtime.run_state import check_metrics
 from rl_training.runtime.saving import Saver, restore
 from rl_training.runtime.session import Session, TrainingFailure
 from rl_training.runtime.signals import StopSignals
-from rl_training.runtime.storage import check_learner_memory, check_memory, disk_note, make_replay, shortage
+from rl_training.runtime.storage import check_learner_memory, check_memory, disk_note, make_replay
 from rl_training.runtime.watchdog import Watchdog
 
 
@@ -50,7 +49,7 @@ class TrainFunction(Protocol):
         self,
         config: TrainConfig,
         run_suffix: str | None = None,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callbacks | None = None,
         env_factory: EnvFactory | None = None,
         show_progress: bool = True,
     ) -> TrainResult: ...
@@ -71,7 +70,7 @@ def trainer_for(*classes: type[Learner]) -> TrainFunction:
     def train_one(
         config: TrainConfig,
         run_suffix: str | None = None,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callbacks | None = None,
         env_factory: EnvFactory | None = None,
         show_progress: bool = True,
     ) -> TrainResult:
@@ -85,10 +84,11 @@ def trainer_for(*classes: type[Learner]) -> TrainFunction:
 def train(
     config: TrainConfig,
     run_suffix: str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callbacks | None = None,
     env_factory: EnvFactory | None = None,
     show_progress: bool = True,
 ) -> TrainResult:
+    hooks = as_callbacks(callbacks)
     config, cls, settings = with_task_defaults(config)
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
     offline = prepare_offline(settings, source) if isinstance(settings, OfflineSettings) else None
@@ -108,9 +108,11 @@ def train(
         record = RunRecord.create(run_dir, config, choices.to_dict(), choices.promises)
         if _plays(settings) and not checked.replays_exactly:
             record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
-        return _execute(
-            config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress, offline=offline
-        )
+        with recorded_failures(run_dir, record):
+            session = _execute(
+                config, cls, settings, source, run_dir, record, choices, hooks, show_progress, offline=offline
+            )
+        return _conclude(session)
     finally:
         lock.release()
 
@@ -120,13 +122,14 @@ def resume(
     config: TrainConfig,
     run_dir: Path,
     *,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callbacks | None = None,
     env_factory: EnvFactory | None = None,
     show_progress: bool = True,
     notes: Sequence[str] = (),
     force: bool = False,
 ) -> TrainResult:
     """Go on from a checkpoint (None: from the start) in `run_dir`, which holds the run's record and logs."""
+    hooks = as_callbacks(callbacks)
     cls, settings = parse_settings(config)
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
     offline = prepare_offline(settings, source) if isinstance(settings, OfflineSettings) else None
@@ -144,15 +147,17 @@ def resume(
             remove_temporaries(directory)
         # Asked for now, in the next checkpoint's config later: a kill in between must not forget it.
         wanted = config.to_dict()
-        begun = {"status": "running", "ended": None, "asked": {name: wanted[name] for name in CAN_BE_ASKED}}
+        begun: dict[str, Any] = {"asked": {name: wanted[name] for name in CAN_BE_ASKED}}
         if change is None and offline is not None and _plays(settings) and not offline.replays_exactly:
             change = NOT_REPLAYABLE
         if change is not None or rounding is not None:
             begun |= {"resume": "inexact", "resume_note": change or rounding}
-        return _execute(
-            config, cls, settings, source, run_dir, record, choices, callbacks or (), show_progress,
-            resumed=checkpoint, notes=[*notes, *([rounding] if rounding else [])], offline=offline, begun=begun,
-        )  # fmt: skip
+        with recorded_failures(run_dir, record):
+            session = _execute(
+                config, cls, settings, source, run_dir, record, choices, hooks, show_progress,
+                resumed=checkpoint, notes=[*notes, *([rounding] if rounding else [])], offline=offline, begun=begun,
+            )  # fmt: skip
+        return _conclude(session)
     finally:
         lock.release()
 
@@ -171,7 +176,7 @@ def _execute(
     notes: Sequence[str] = (),
     offline: OfflineData | None = None,
     begun: Mapping[str, Any] | None = None,  # for the record, once nothing can be refused any more
-) -> TrainResult:
+) -> Session:
     device = choices.apply()
     session: Session | None = None
     envs, replay = None, None
@@ -194,7 +199,7 @@ def _execute(
         room = disk_note(run_dir, config.keep_checkpoints, learner, replay, resumed)
 
         def guard(watched: SeededEnvs) -> Watchdog:
-            return Watchdog(watched, lambda hang: _report_hang(hang, run_dir, record))
+            return Watchdog(watched, lambda hang: report_hang(hang, run_dir, record))
 
         with StopSignals() as signals, guard(envs) if envs is not None else nullcontext():
             exact = resumed is None or restore(resumed, learner, envs, replay)
@@ -214,7 +219,7 @@ def _execute(
                 about=offline.about if offline else None, has_environment=offline is None or offline.has_environment,
             )  # fmt: skip
             if begun is not None:
-                record.update(**begun)
+                record.begin(**begun)
             notices = [
                 *notes,
                 *(offline.notices if offline else ()),
@@ -235,24 +240,12 @@ def _execute(
             if envs is not None and replay is not None:
                 run_off_policy(session, envs, replay, mixed)
             session.end()
-    except EnvironmentFailure as failure:
-        raise TrainingFailure(_report_failure(failure, run_dir, record)) from failure
-    except TrainingFailure as failure:
-        record.end("failed", failure=str(failure))
-        raise
-    except (OSError, MemoryError, RuntimeError) as error:
-        what = shortage(error, run_dir)
-        if what is None:
-            raise
-        with suppress(OSError):
-            record.end("failed", failure=what)
-        raise TrainingFailure(what) from error
     finally:
         if session is not None:
             session.close()
         if envs is not None:
             envs.close()
-    return _conclude(session, signals)
+    return session
 
 
 def _plays(settings: OffPolicySettings) -> bool:
@@ -260,22 +253,12 @@ def _plays(settings: OffPolicySettings) -> bool:
     return not isinstance(settings, OfflineSettings) or settings.offline_steps is not None
 
 
-def _report_failure(failure: EnvironmentFailure, run_dir: Path, record: RunRecord) -> str:
-    replace_file(run_dir / "crash.json", to_json(finite(failure.report), indent=1))
-    record.end("failed", failure=str(failure))
-    return f"{failure}; {run_dir / 'crash.json'} reproduces it"
-
-
-def _report_hang(failure: EnvironmentFailure, run_dir: Path, record: RunRecord) -> None:
-    print(f"error: {_report_failure(failure, run_dir, record)}", file=sys.stderr, flush=True)
-
-
 def _note(session: Session | None, text: str) -> None:
     if session is not None:
         session.display.note(text)
 
 
-def _conclude(session: Session, signals: StopSignals) -> TrainResult:
+def _conclude(session: Session) -> TrainResult:
     assert session.saver.newest is not None
     metrics: dict[str, Any] = {
         "global_step": session.step,
@@ -287,8 +270,8 @@ def _conclude(session: Session, signals: StopSignals) -> TrainResult:
     session.record.end("finished" if finished else "stopped", metrics=metrics)
     if finished:
         write_video_and_report(session)
-    if signals.received is not None and not finished:
-        raise Stopped(signals.received, result)
+    if session.signals.received is not None and not finished:
+        raise Stopped(session.signals.received, result)
     if session.failed:
         raise TrainingFailure(f"failed seeds: {', '.join(session.failed)}; the others finished in {session.run_dir}")
     return result

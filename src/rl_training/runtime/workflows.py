@@ -24,7 +24,7 @@ from rl_training.experiment.runs import RunRecord, create_run_dir
 from rl_training.experiment.yaml_loading import load_yaml
 from rl_training.runtime import trainer
 from rl_training.runtime.agents import Agent, agent_from_checkpoint, find_checkpoint, load_agent
-from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.callbacks import Callbacks, as_callbacks
 from rl_training.runtime.choices import choose
 from rl_training.runtime.closing import record_video
 from rl_training.runtime.evaluate import FRESH_EPISODES, evaluate
@@ -109,7 +109,7 @@ def resume_training(
     output_dir: str | Path | None = None,
     eval_episodes: int | None = None,
     run_suffix: str | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callbacks | None = None,
     *,
     env_id: str | None = None,
     env_factory: EnvFactory | None = None,
@@ -125,7 +125,7 @@ def resume_training(
     that does so already is refused. `data` says where the files of its data set are now. With `force`, a run goes on
     although its data set is another now.
     """
-    path = Path(path)
+    path, callbacks = Path(path), as_callbacks(callbacks)
     if not path.exists():
         raise UserError(f"{path}: no such run or checkpoint")
     if not path.is_dir():

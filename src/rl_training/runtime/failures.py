@@ -1,0 +1,51 @@
+"""How a run that fails ends: its record shows the reason, and the error reaches the caller."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rl_training.core.checks import one_line
+from rl_training.envs.vector import EnvironmentFailure
+from rl_training.experiment.files import replace_file, to_json
+from rl_training.experiment.logging import finite
+from rl_training.experiment.runs import RunRecord
+from rl_training.runtime.session import TrainingFailure
+from rl_training.runtime.storage import shortage
+
+
+@contextmanager
+def recorded_failures(run_dir: Path, record: RunRecord) -> Iterator[None]:
+    """Marks the run as failed if its training raises; a foreseen failure is one line, any other keeps its traceback.
+
+    A resume that is rejected before the run has begun again leaves the record as it is.
+    """
+    try:
+        yield
+    except EnvironmentFailure as failure:
+        raise TrainingFailure(_report_failure(failure, run_dir, record)) from failure
+    except TrainingFailure as failure:
+        record.end("failed", failure=str(failure))
+        raise
+    except Exception as error:
+        short = isinstance(error, (OSError, MemoryError, RuntimeError)) and record.hook is None
+        what = shortage(error, run_dir) if short else None
+        if what is not None or record.begun:
+            where = f"callback {record.hook}: " if record.hook else ""
+            with suppress(OSError):
+                record.end("failed", failure=what or f"{where}{type(error).__name__}: {one_line(error)}")
+        if what is None:
+            raise
+        raise TrainingFailure(what) from error
+
+
+def report_hang(failure: EnvironmentFailure, run_dir: Path, record: RunRecord) -> None:
+    print(f"error: {_report_failure(failure, run_dir, record)}", file=sys.stderr, flush=True)
+
+
+def _report_failure(failure: EnvironmentFailure, run_dir: Path, record: RunRecord) -> str:
+    replace_file(run_dir / "crash.json", to_json(finite(failure.report), indent=1))
+    record.end("failed", failure=str(failure))
+    return f"{failure}; {run_dir / 'crash.json'} reproduces it"
