@@ -92,3 +92,24 @@ def test_wrong_observations_are_refused(wrong, quick_config, tmp_path: Path) -> 
 def test_an_agent_that_training_never_evaluated_can_be(tmp_path: Path) -> None:
     agent = rl_training.DQN("CartPole-v1", total_timesteps=60, eval_episodes=0, output_dir=tmp_path)
     assert agent.learn(show_progress=False).evaluate()["eval_episodes"] == 5
+
+
+def test_an_environment_instance_is_rejected_with_what_to_pass_instead() -> None:
+    make = "a function that makes a new one at every call: def make_env(**kwargs): return "
+    cases = (
+        (gym.make("Pendulum-v1"), f"its id 'Pendulum-v1', or {make}gymnasium.make('Pendulum-v1', **kwargs)"),
+        (gym.make_vec("CartPole-v1", 2), f"its id 'CartPole-v1', or {make}gymnasium.make('CartPole-v1', **kwargs)"),
+        (type("Mine", (gym.Env,), {})(), f"got Mine; pass {make}Mine(**kwargs)"),
+        (3, "env must be an id or a function that makes an environment, got 3"),
+    )
+    for wrong, message in cases:
+        for reject in (rl_training.SAC, lambda env: EnvSource("Mine-v0", {}, env)):
+            with pytest.raises(UserError) as refused:
+                reject(wrong)
+            assert str(refused.value).endswith(message) and "\n" not in str(refused.value)
+
+
+def test_a_factory_that_returns_the_same_environment_is_rejected(tmp_path: Path) -> None:
+    env = gym.make("Pendulum-v1")
+    with pytest.raises(UserError, match="must make a new environment at every call, got the same one again"):
+        rl_training.SAC(lambda: env, output_dir=tmp_path).learn()

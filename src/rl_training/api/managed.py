@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 from rl_training.core.checks import UserError
 from rl_training.core.types import TrainResult
-from rl_training.envs.factory import EnvFactory
+from rl_training.envs.factory import EnvFactory, check_factory
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.default_manager import DefaultExperimentManager
 from rl_training.experiment.registry import get_algorithm_spec
@@ -36,6 +36,7 @@ class ManagedAlgorithm:
             self.config = self._from_config(env, keywords)
         else:
             if not isinstance(env, str):
+                check_factory(env)
                 self.env_factory = env
                 env = f"<{getattr(env, '__name__', 'factory')}>"
             self.config = self._from_keywords(env, keywords)

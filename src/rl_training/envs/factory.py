@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import gymnasium as gym
 
-from rl_training.core.checks import UserError, did_you_mean
+from rl_training.core.checks import UserError, did_you_mean, shown
 from rl_training.envs.atari import check_game, register_games
 from rl_training.envs.control_suite import PREFIX, ControlSuite, register_suite, use_headless_rendering
 from rl_training.envs.pixels import NEEDS_EGL, said
@@ -25,6 +26,7 @@ EXTRAS = {"mujoco": "mujoco", "box2d": "box2d", "Box2D": "box2d", "ale_py": "ata
 
 
 _said: set[str] = set()  # an environment is made many times
+_made: WeakValueDictionary[int, Env] = WeakValueDictionary()  # by factories, by id(): none may come twice
 
 
 @contextmanager
@@ -46,6 +48,10 @@ class EnvSource:
     env_id: str
     kwargs: dict[str, Any] = field(default_factory=dict)
     factory: EnvFactory | None = None
+
+    def __post_init__(self) -> None:
+        if self.factory is not None:
+            check_factory(self.factory)
 
     def make(self, render_mode: str | None = None) -> Env:
         kwargs = dict(self.kwargs)
@@ -104,7 +110,24 @@ class EnvSource:
             ) from error
         if not isinstance(env, gym.Env):
             raise UserError(f"the environment factory must return a gymnasium.Env, got {type(env).__name__}")
+        if _made.get(id(env)) is env:  # else training and evaluation would step the same one
+            raise UserError("the environment factory must make a new environment at every call, got the same one again")
+        _made[id(env)] = env
         return env
+
+
+def check_factory(factory: Any) -> None:
+    """Rejects an environment where a function that makes it is needed: training and evaluation each make their own."""
+    if isinstance(factory, (gym.Env, gym.vector.VectorEnv)):
+        env_id = factory.spec.id if factory.spec is not None else None
+        by_id = f"its id {env_id!r}, or " if env_id else ""
+        how = f"gymnasium.make({env_id!r}, **kwargs)" if env_id else f"{type(factory).__name__}(**kwargs)"
+        raise UserError(
+            f"env must not be an environment, got {type(factory).__name__}; pass {by_id}a function that makes a new one "
+            f"at every call: def make_env(**kwargs): return {how}"
+        )
+    if not callable(factory):
+        raise UserError(f"env must be an id or a function that makes an environment, got {shown(factory)}")
 
 
 def _one_line(error: BaseException) -> str:
