@@ -127,7 +127,7 @@ def test_a_data_set_that_changed_is_not_resumed_with(tmp_path: Path, capsys) -> 
     assert main(["resume", str(run_dir), "--quiet"]) == 2
     said = capsys.readouterr().err
     assert "the data set has changed (sha256 " in said and said.count("\n") == 1
-    assert "; --force goes on with it all the same" in said
+    assert "; --force resumes with it all the same" in said
     assert main(["resume", str(run_dir), "--total-timesteps", "30", "--quiet", "--json", "--force"]) == 0
     assert "resume: inexact (the data set has changed (sha256 " in capsys.readouterr().err
     record = json.loads((run_dir / "run.json").read_text())
@@ -164,7 +164,7 @@ def test_a_run_finds_its_data_from_any_directory_and_after_a_move(tmp_path: Path
     recipe = train(config(tmp_path / "recipe"), show_progress=False).run_dir
     capsys.readouterr()
     assert main(["resume", str(recipe), "--data", "0.npz"]) == 2
-    said = "error: data (--data) is for a run whose data set is a file or an agent's; this one's is not\n"
+    said = "error: --data is for a run whose data set is a file or an agent's; this one's is not\n"
     assert capsys.readouterr().err == said
 
 
@@ -374,7 +374,7 @@ def test_a_refused_resume_elsewhere_leaves_nothing_there(tmp_path: Path) -> None
     run_dir = train(config(tmp_path / "runs", algo_kwargs=settings), show_progress=False).run_dir
     path.rename(tmp_path / "moved.npz")
     for changes in ({"output_dir": tmp_path / "other"}, {"run_suffix": "again"}):
-        with pytest.raises(UserError, match=r"data.npz: no such data set.*; data \(--data\) tells where it is now"):
+        with pytest.raises(UserError, match=r"data.npz: no such data set.*; name it where it is now with data=\.\.\."):
             resume_training(run_dir, 60, show_progress=False, **changes)
     assert list((tmp_path / "runs").iterdir()) == [run_dir] and not list((tmp_path / "other").glob("*"))
     before = run_dir / "metrics.jsonl", (run_dir / "metrics.jsonl").read_bytes(), (run_dir / "run.json").read_bytes()
@@ -409,7 +409,7 @@ def test_a_recipe_finds_its_agent_after_a_move(tmp_path: Path) -> None:
     settings = {"dataset_kind": "policy", "dataset_agent": str(agent), "dataset_size": 80}
     run_dir = train(config(tmp_path / "runs", algo_kwargs=settings), show_progress=False).run_dir
     moved = agent.rename(tmp_path / "moved.safetensors")
-    with pytest.raises(UserError, match=r"agent.safetensors: no such agent.*; data \(--data\) tells where it is now$"):
+    with pytest.raises(UserError, match=r"agent.safetensors: no such agent.*; name it where it is now with data="):
         resume_training(run_dir, 60, show_progress=False)
     with pytest.raises(UserError, match=r"must be the one agent that played this run's data set, got 2 paths"):
         resume_training(run_dir, 60, data=[moved, moved], show_progress=False)
@@ -437,10 +437,10 @@ def test_data_that_changed_before_the_first_checkpoint_is_noticed_too(tmp_path: 
     assert not list(run_dir.glob("checkpoints/step_*"))
     path.unlink()
     small_file(path, seed=1)
-    with pytest.raises(UserError, match=r"the data set has changed \(sha256 .*; --force goes on"):
+    with pytest.raises(UserError, match=r"the data set has changed \(sha256 .*; force=True resumes"):
         resume_training(run_dir, show_progress=False)
     path.unlink()
-    with pytest.raises(UserError, match=r"data.npz: no such data set.*; data \(--data\) tells where it is now"):
+    with pytest.raises(UserError, match=r"data.npz: no such data set.*; name it where it is now with data=\.\.\."):
         resume_training(run_dir, show_progress=False)
     small_file(path)
     assert resume_training(run_dir, show_progress=False).metrics["global_step"] == 47

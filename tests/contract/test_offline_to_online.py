@@ -222,7 +222,7 @@ def test_who_wants_to_go_on_online_says_how_far(tmp_path: Path, capsys) -> None:
     stopped = go_on(run_dir, callbacks=[StopAt(90)])
     assert stopped.metrics["global_step"] < 140
     assert main(["resume", str(run_dir), "--env", "Pendulum-v1", "--offline"]) == 2
-    said = "error: this run learns in its environment: it cannot go on offline (--offline)\n"
+    said = "error: this run learns in its environment: it cannot resume offline (--offline)\n"
     assert capsys.readouterr().err.endswith(said)
     assert resume_training(run_dir, online=True, show_progress=False).metrics["global_step"] == 140  # it is online
 

@@ -264,7 +264,7 @@ def changed(data: Transitions, **changes: Any) -> Transitions:
     [
         ("Pendulum-v1", {"actions": np.float32([[0], [2.5], [-9], [0]])},
          r"here: actions must be in Box\(-2.0, 2.0, \(1,\), float32\): 2 of 4 rows are not, row 1 is \[2.5\]; "
-         r"clip them with --clip-actions \(clip_actions: true\)"),
+         r"clip them with clip_actions=True"),
         ("Pendulum-v1", {"actions": np.zeros((4, 2), np.float32)}, r"actions are float32 \(4, 2\), the environment"),
         ("Pendulum-v1", {"actions": np.zeros(4, np.int64)}, r"actions are int64 \(4,\), the environment has Box"),
         ("Pendulum-v1", {"obs": np.zeros((4, 5)), "next_obs": np.zeros((4, 5))},

@@ -142,7 +142,7 @@ MISTAKES = {
     "convert @/data.npz @/data.npz": "@/data.npz: already exists",
     "convert @/data.npz @/x.csv": "@/x.csv: must end in .npz, .hdf5, .h5, or in nothing for a Minari folder",
     "convert @/bad.npz @/x.npz": "@/bad.npz: NaN or infinity in rewards: 6 of 6 rows, the first is row 0; "
-    "leave them out with --drop-nonfinite (drop_nonfinite: true)",
+    "leave them out with --drop-nonfinite",
     "convert @/bad.npz @/x.npz --drop-nonfinite": "@/bad.npz: has no transitions, at least 2 are needed",
     "record @/x.npz": "record needs --env ENV, or --agent PATH, or both",
     f"record @/x.npz --size 1 {PENDULUM}": "--size must be >= 2, got 1",

@@ -245,7 +245,7 @@ def test_rows_with_nan_are_left_out_on_request_and_end_the_trajectory(tmp_path: 
 
 REFUSED: dict[str, tuple[Any, str]] = {
     "NaN rewards": (npz(**nan("rewards", 1, 4)), "NaN or infinity in rewards: 2 of 6 rows, the first is row 1; "
-                    "leave them out with --drop-nonfinite (drop_nonfinite: true)"),
+                    "leave them out with drop_nonfinite=True"),
     "NaN obs": (npz(**nan("observations", 2)), "NaN or infinity in obs: 1 of 6 rows, the first is row 2{text}"),
     "NaN actions": (npz(**nan("actions", 0)), "NaN or infinity in actions: 1 of 6 rows, the first is row 0; {text}"),
     "infinite": (npz(next_observations=np.full((6, 2), np.inf, np.float32)), "NaN or infinity in next_obs: 6 {text}"),

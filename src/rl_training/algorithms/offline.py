@@ -26,7 +26,7 @@ class OfflineSettings(OffPolicySettings):
     # for `file`: npz, HDF5, a Minari set, or a run (its replay); several are one after the other
     dataset_path: Path | tuple[Path, ...] | None = None
     dataset_agent: Path | None = None  # for `policy`: who plays; `agents/pendulum.safetensors` comes with the package
-    dataset_noise: float = setting(0.0, at_least(0))  # for `policy`: see `rl-training data record --noise`
+    dataset_noise: float = setting(0.0, at_least(0))  # for `policy`: see `record_policy`
     # return_range: 1000 / (the largest return of a trajectory - the smallest), as IQL's authors do for locomotion
     reward_scale: float | Literal["return_range"] = setting(1.0, above(0))
     reward_shift: float = setting(0.0)  # added after scaling; AntMaze: -1

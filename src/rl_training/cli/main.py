@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from rl_training import __version__
 from rl_training.cli import commands
 from rl_training.core.checks import Note, UserError, did_you_mean, nearest
+
+PARAMETERS = {"env_id": "env"}  # named otherwise on the command line than in Python
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,11 +38,21 @@ class Parser(argparse.ArgumentParser):
 
     def _options_for(self, words: argparse.Namespace) -> list[str]:
         """What may stand behind the command that `words` name, without the dashes, which all have in common."""
+        parser = self._chosen(words)
+        return [option.lstrip("-") for action in parser._actions for option in action.option_strings]
+
+    def flags_for(self, words: argparse.Namespace) -> dict[str, str]:
+        """The flag of each parameter that the command has one for."""
+        actions = self._chosen(words)._actions
+        return {action.dest: action.option_strings[-1] for action in actions if action.option_strings}
+
+    def _chosen(self, words: argparse.Namespace) -> Parser:
+        """The parser of the command that `words` name."""
         for action in self._subparsers_of():
             chosen = action.choices.get(getattr(words, action.dest))
             if chosen is not None:
-                return chosen._options_for(words)
-        return [option.lstrip("-") for action in self._actions for option in action.option_strings]
+                return chosen._chosen(words)
+        return self
 
     def _subparsers_of(self) -> list[argparse._SubParsersAction[Parser]]:
         return [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]
@@ -59,10 +72,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         every_text = "utf" in (getattr(stream, "encoding", None) or "") and stream.errors != "strict"
         if hasattr(stream, "reconfigure") and not every_text:
             stream.reconfigure(errors="backslashreplace")  # a path may hold what the terminal cannot show
+    flags: dict[str, str] = {}
     try:
-        arguments = build_parser().parse_args(argv)
+        parser = build_parser()
+        arguments = parser.parse_args(argv)
+        flags = parser.flags_for(arguments)
         if arguments.command is None:
-            build_parser().print_help()
+            parser.print_help()
             return 0
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
@@ -70,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as leaving:  # --help and --version
         return int(leaving.code or 0)
     except UserError as error:
-        for line in str(error).splitlines():
+        for line in in_flags(str(error), flags).splitlines():
             print(f"error: {line}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
@@ -90,8 +106,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = commands.exit_code_of(error)
         if code is None:
             raise
-        print(f"{'error: ' if code == 1 else ''}{error}", file=sys.stderr)
+        print(f"{'error: ' if code == 1 else ''}{in_flags(str(error), flags)}", file=sys.stderr)
         return code
+
+
+def in_flags(text: str, flags: Mapping[str, str]) -> str:
+    """A message of the library, which names parameters as in Python (`force=True`), in the words of a command.
+
+    What the command has no flag for stays as it is: it can be done in Python or in a config alone.
+    """
+
+    def flag(found: re.Match[str]) -> str:
+        name = PARAMETERS.get(found[1], found[1])
+        return flags.get(name, found[0])
+
+    return re.sub(r"(?<![^\s(])([a-z_]+)=(?:True|\.\.\.)(?![\w.])", flag, text)
 
 
 def _show_warning(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:

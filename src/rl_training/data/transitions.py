@@ -18,7 +18,7 @@ from rl_training.data.storage import Array, allocate, blocks, share_beside
 LARGEST = np.finfo(np.float32).max  # learners compute in float32: beyond it a number is as good as infinite
 STORED_TWICE = 1e-6  # of a number: how far two copies of an observation may be apart, one of them rounded
 NONFINITE, TOO_LARGE = "NaN or infinity", "numbers beyond float32's range"
-DROP_HINT = "; leave them out with --drop-nonfinite (drop_nonfinite: true)"
+DROP_HINT = "; leave them out with drop_nonfinite=True"
 FIELDS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
 
 

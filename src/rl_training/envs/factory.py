@@ -123,8 +123,8 @@ def check_factory(factory: Any) -> None:
         by_id = f"its id {env_id!r}, or " if env_id else ""
         how = f"gymnasium.make({env_id!r}, **kwargs)" if env_id else f"{type(factory).__name__}(**kwargs)"
         raise UserError(
-            f"env must not be an environment, got {type(factory).__name__}; pass {by_id}a function that makes a new one "
-            f"at every call: def make_env(**kwargs): return {how}"
+            f"env must not be an environment, got {type(factory).__name__}; pass {by_id}a function that makes a new "
+            f"one at every call: def make_env(**kwargs): return {how}"
         )
     if not callable(factory):
         raise UserError(f"env must be an id or a function that makes an environment, got {shown(factory)}")

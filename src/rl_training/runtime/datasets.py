@@ -166,7 +166,7 @@ def _continuous_actions(
         scaled[rows] = action.from_env(actions[rows])
         outside[rows] = (np.abs(scaled[rows]) > 1 + ROUNDING).any(1)
     if not clip_actions:
-        hint = "; clip them with --clip-actions (clip_actions: true)"
+        hint = "; clip them with clip_actions=True"
         _refuse(outside, actions, f"{where}: actions must be in {action.space}", hint)
     elif outside.any():
         tell(f"{where}: the actions of {int(outside.sum())} of {len(outside)} rows were clipped to {action.space}")

@@ -64,7 +64,7 @@ class OfflineData:
             return None
         change = f"the data set has changed (sha256 {str(digest)[:16]} -> {self.sha256[:16]})"
         if not force:
-            raise UserError(f"{where}: {change}; --force goes on with it all the same")
+            raise UserError(f"{where}: {change}; force=True resumes with it all the same")
         return change
 
     def mixed_with(self, replay: ReplayBuffer, data: ResidentData, settings: OfflineSettings) -> MixedData:
@@ -174,7 +174,7 @@ def _seen_actions(actions: Array, where: str, clip_actions: bool) -> gymnasium.S
         if largest > 1 + ROUNDING and not clip_actions:
             raise UserError(
                 f"{where}: actions must be in [-1, 1] where nothing tells their bounds, got {largest:.4g}; if those "
-                "are their bounds, clip them with --clip-actions (clip_actions: true)"
+                "are their bounds, clip them with clip_actions=True"
             )
         return gymnasium.spaces.Box(-1.0, 1.0, actions.shape[1:], np.float32)
     if actions.min() < 0:

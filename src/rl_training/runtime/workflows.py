@@ -30,16 +30,16 @@ from rl_training.runtime.closing import record_video
 from rl_training.runtime.evaluate import FRESH_EPISODES, evaluate
 from rl_training.runtime.fitting import check_agent, parse_settings
 
-STAY_OFFLINE = "; with --offline it goes on offline"
+STAY_OFFLINE = "; with offline=True it stays offline"
 
 
 def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvFactory | None = None) -> EnvSource:
     """The environment a file speaks of. A module named in a file is not imported: that would run code from it."""
     if env_factory is None and env_id is None:
         if ":" in config.env_id:
-            raise UserError(f"this run's environment {config.env_id!r} is in a module; name it again with --env")
+            raise UserError(f"this run's environment {config.env_id!r} is in a module; name it again with env_id=...")
         if config.env_id.startswith("<"):
-            raise UserError(f"this run's environment {config.env_id} came from Python; pass env_factory=")
+            raise UserError(f"this run's environment {config.env_id} came from Python; pass env_factory=...")
     return EnvSource(env_id or config.env_id, dict(config.env_kwargs), env_factory)
 
 
@@ -140,7 +140,7 @@ def resume_training(
         home, values = checkpoint.path.parent.parent, checkpoint.state["config"]
     if not (home / "run.json").exists() and output_dir is None:
         raise UserError(
-            f"{path}: a checkpoint away from its run; name an output_dir (--output-dir) to go on in a new run"
+            f"{path}: a checkpoint away from its run; output_dir=... resumes it in a new run"
         )
     record = RunRecord.read(home) if (home / "run.json").exists() else None
     config = config_from_dict(values, allow_module_env=True)
@@ -153,7 +153,7 @@ def resume_training(
     if data:
         config = _with_data(config, data)
     if offline and getattr(parse_settings(config)[1], "offline_steps", 0) is not None:
-        raise UserError("this run learns in its environment: it cannot go on offline (--offline)")
+        raise UserError("this run learns in its environment: it cannot resume offline (offline=True)")
     if online:
         config = _online(config, step, total_timesteps, env_id)
     config = trainer.with_changes(
@@ -196,7 +196,7 @@ def resume_training(
         if run_dir != home and "asked" not in RunRecord.read(run_dir).values:  # refused before it went on
             shutil.rmtree(run_dir, ignore_errors=True)
         if isinstance(error, NoSuchData):
-            raise UserError(f"{error}; data (--data) tells where it is now") from error
+            raise UserError(f"{error}; name it where it is now with data=...") from error
         raise
 
 
@@ -204,11 +204,11 @@ def _with_data(config: TrainConfig, data: Sequence[str | Path]) -> TrainConfig:
     """The run with its data set elsewhere; that it is the same one is seen from its SHA-256."""
     _, settings = parse_settings(config)
     if not isinstance(settings, OfflineSettings) or settings.dataset_kind == "random":
-        raise UserError("data (--data) is for a run whose data set is a file or an agent's; this one's is not")
+        raise UserError("data=... is for a run whose data set is a file or an agent's; this one's is not")
     name = "dataset_path" if settings.dataset_kind == "file" else "dataset_agent"
     paths = [settled_path(path) for path in data]
     if name == "dataset_agent" and len(paths) > 1:
-        raise UserError(f"data (--data) must be the one agent that played this run's data set, got {len(paths)} paths")
+        raise UserError(f"data=... must be the one agent that played this run's data set, got {len(paths)} paths")
     return replace(config, algo_kwargs={**config.algo_kwargs, name: paths[0] if len(paths) == 1 else paths})
 
 
@@ -226,7 +226,7 @@ def _online(config: TrainConfig, step: int, total_timesteps: int | None, env_id:
     if step < config.total_timesteps:
         raise UserError(
             f"the offline run is at update {step} of {config.total_timesteps}; "
-            f"resume it to its end first (without --total-timesteps){STAY_OFFLINE}"
+            f"resume it to its end first (without total_timesteps=...){STAY_OFFLINE}"
         )
     return replace(config, algo_kwargs={**config.algo_kwargs, "offline_steps": step})
 
