@@ -47,6 +47,18 @@ class ObservationNormalizer:
             self.squares += before * (new - self.mean)
         self.fix(engine, self.mean, 1 / np.sqrt(self.squares / self.count + EPSILON))
 
+    def remember(self, engine: Engine, count: int) -> None:
+        """Take up what the networks see as the statistics of `count` observations: an agent's file has no more."""
+        group = {name: view.cpu().double().numpy() for name, view in engine.groups()[GROUP].items()}
+        self.count, self.mean = count, group["mean"]
+        with np.errstate(all="ignore"):  # a file may hold any numbers
+            self.squares = np.maximum(1 / np.square(group["scale"]) - EPSILON, 0) * count
+
+    def start_from(self, other: ObservationNormalizer) -> None:
+        """The statistics of one seed, for every seed to continue."""
+        self.count = other.count
+        self.mean[:], self.squares[:] = other.mean[0], other.squares[0]
+
     @staticmethod
     def fix(engine: Engine, mean: Array, scale: Array) -> None:
         """Statistics from elsewhere, such as a data set: (obs_dim,) for all seeds or (seeds, obs_dim)."""

@@ -20,7 +20,8 @@ class OfflineSettings(OffPolicySettings):
     online_data_share: float = setting(0.5, within(0, 1))  # of a batch online: so much of it is still from the data set
     learning_starts: int = setting(256, at_least(0))  # online: transitions before updates go on
     normalize_observations: bool = setting(False)  # by the mean and standard deviation of the data set
-    dataset_kind: str = setting("random", one_of("random", "policy", "file"))
+    # memory: passed in Python with `dataset=`, which a resume of the run needs again
+    dataset_kind: str = setting("random", one_of("random", "policy", "file", "memory"))
     dataset_size: int = setting(10_000, at_least(2))  # transitions that a recipe makes
     dataset_seed: int = setting(0, at_least(0))
     # for `file`: npz, HDF5, a Minari set, or a run (its replay); several are one after the other

@@ -2,95 +2,167 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from rl_training.core.checks import UserError
 from rl_training.core.types import TrainResult
+from rl_training.data.memory import Dataset
 from rl_training.envs.factory import EnvFactory, check_factory
+from rl_training.experiment.checkpointing import list_checkpoints
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.default_manager import DefaultExperimentManager
 from rl_training.experiment.registry import get_algorithm_spec
+from rl_training.experiment.runs import RunRecord
 from rl_training.runtime.agents import Agent, load_agent
-from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.callbacks import Callback, Callbacks, as_callbacks
+from rl_training.runtime.datasets import with_dataset
 from rl_training.runtime.fitting import parse_settings
 from rl_training.runtime.workflows import env_source, evaluate_agent
 
 Self = TypeVar("Self", bound="ManagedAlgorithm")
-CONFIG_FIELDS = {field.name for field in dataclasses.fields(TrainConfig)} - {"algo", "env_id", "algo_kwargs"}
+CONFIG_FIELDS = {field.name for field in fields(TrainConfig)} - {"algo", "env_id", "algo_kwargs"}
 
 
 class ManagedAlgorithm:
     """`SAC("Pendulum-v1", seed=0, total_timesteps=20_000, gamma=0.98)`: fields of the config and settings of the
-    algorithm are told apart by name; or `SAC(TrainConfig(...))`; or a function that makes the environment."""
+    algorithm are told apart by name; or `SAC(TrainConfig(...))`; or a function that makes the environment.
+
+    An offline algorithm also takes `dataset`, a mapping of arrays by name or a `TransitionDataset`, with actions in the
+    environment's units; the run keeps its digest, and whoever resumes the run passes it again.
+    """
 
     algo_name: ClassVar[str]
 
-    def __init__(self, env: str | TrainConfig | EnvFactory, **keywords: Any) -> None:
+    def __init__(
+        self, env: str | TrainConfig | EnvFactory, *, dataset: Dataset | None = None, **keywords: Any
+    ) -> None:
         self.env_factory: EnvFactory | None = None
         # A module named in a file is not imported; one that the caller names here is.
         self.env_id = env.env_id if isinstance(env, TrainConfig) else env if isinstance(env, str) else None
         if isinstance(env, TrainConfig):
-            self.config = self._from_config(env, keywords)
+            config = self._from_config(env, keywords)
         else:
             if not isinstance(env, str):
                 check_factory(env)
                 self.env_factory = env
                 env = f"<{getattr(env, '__name__', 'factory')}>"
-            self.config = self._from_keywords(env, keywords)
+            config = _changed(TrainConfig(algo=self.algo_name, env_id=env), keywords)
+        self.config = with_dataset(config, dataset)
+        parse_settings(self.config)
+        self.dataset = dataset
         self.agent: Agent | None = None
         self.result: TrainResult | None = None
+        self._first_config = self.config  # what `reset` starts with
+        self._run: Path | None = None  # what `learn` and `resume` continue: a run or a checkpoint
 
     def _from_config(self, config: TrainConfig, keywords: dict[str, Any]) -> TrainConfig:
         if config.algo != self.algo_name:
             raise UserError(f"algo must be {self.algo_name}, got {config.algo!r}")
         if keywords:
             raise UserError(f"with a TrainConfig no further settings are taken, got {', '.join(keywords)}")
-        parse_settings(config)
         return config
 
-    def _from_keywords(self, env_id: str, keywords: dict[str, Any]) -> TrainConfig:
-        config_values = {name: value for name, value in keywords.items() if name in CONFIG_FIELDS}
-        settings = {name: value for name, value in keywords.items() if name not in CONFIG_FIELDS}
-        settings = {**settings.pop("algo_kwargs", {}), **settings}
-        config = TrainConfig(algo=self.algo_name, env_id=env_id, algo_kwargs=settings, **config_values)
-        parse_settings(config)
-        return config
+    @property
+    def run_dir(self) -> Path | None:
+        """The run of the last `learn` or `resume`, or the one that was loaded; a failed one too."""
+        return self.result.run_dir if self.result is not None else self._run
+
+    @property
+    def checkpoint_path(self) -> Path | None:
+        return self.result.checkpoint_path if self.result is not None else None
 
     def learn(
         self: Self,
         total_timesteps: int | None = None,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Callbacks | None = None,
         show_progress: bool = True,
+        *,
+        reset: bool = False,
     ) -> Self:
-        """Train; afterwards the agent is the final one and `result` tells where everything is."""
-        config = self.config
+        """Train; afterwards the agent is the final one, and `result`, `run_dir` and `checkpoint_path` are its run's.
+
+        The first call starts a run of `total_timesteps` (by default the config's). A later one, or the first of a run
+        that was loaded, trains so many more steps of the same run, as `resume` does; without a number it completes a
+        run that was stopped, and trains a finished one for the config's `total_timesteps` more. On an agent that was
+        loaded from a file it starts a new run from those weights. With `reset` it starts a new run from fresh weights.
+        """
+        config = self._first_config
         if total_timesteps is not None:
-            config = dataclasses.replace(config, total_timesteps=total_timesteps)
-        spec = get_algorithm_spec(self.algo_name)
-        result = spec.train_fn(config, None, callbacks, self.env_factory, show_progress)
-        return self._adopt(result)
+            config = replace(config, total_timesteps=total_timesteps)
+        if self._run is not None and not reset:
+            total = self._new_total(None if total_timesteps is None else config.total_timesteps)
+            return self.resume(self._run, total, callbacks=callbacks, show_progress=show_progress)
+        env_source(config, self.env_id, self.env_factory)  # a file must not name a module to import
+        if reset:
+            config = replace(config, started_from=None)
+        start = None if reset else self.agent
+        train = partial(get_algorithm_spec(self.algo_name).train_fn, config, dataset=self.dataset, start=start)
+        return self._train(lambda hooks: train(None, hooks, self.env_factory, show_progress), callbacks)
+
+    def _new_total(self, more: int | None) -> int | None:
+        """The step up to which a run is continued; None: up to its own total."""
+        assert self.run_dir is not None
+        step = self.agent.step if self.agent is not None and self.result is not None else 0
+        if more is not None:
+            return step + more
+        record = RunRecord.read(self.run_dir) if (self.run_dir / "run.json").exists() else None
+        asked = record.asked.get("total_timesteps") if record is not None else None  # by a resume that was cut short
+        planned = asked if isinstance(asked, int) else self.config.total_timesteps
+        return None if step < planned else step + self._first_config.total_timesteps
 
     def resume(
-        self: Self, checkpoint: str | Path | None = None, total_timesteps: int | None = None, **keywords: Any
+        self: Self,
+        checkpoint: str | Path | None = None,
+        total_timesteps: int | None = None,
+        *,
+        callbacks: Callbacks | None = None,
+        **keywords: Any,
     ) -> Self:
-        """Go on from a run directory or checkpoint (by default this agent's own last run)."""
+        """Resume a run directory or checkpoint (by default this agent's own run), up to `total_timesteps` in all."""
+        checkpoint = checkpoint if checkpoint is not None else self._run
+        if checkpoint is None and self.agent is not None:
+            raise UserError("resume needs a run directory or a checkpoint: an agent file starts a new run with learn()")
         if checkpoint is None:
-            if self.result is None:
-                raise UserError("resume needs a run directory or a checkpoint: this agent has not been trained")
-            checkpoint = self.result.run_dir
-        manager = DefaultExperimentManager()
+            raise UserError("resume needs a run directory or a checkpoint: this agent has not been trained")
         keywords = {"env_id": self.env_id, "env_factory": self.env_factory, **keywords}
-        prepared = manager.resume(checkpoint, total_timesteps, **keywords)
-        return self._adopt(prepared.train())
+        if "data" not in keywords and self.config.algo_kwargs.get("dataset_kind") == "memory":
+            keywords = {"dataset": self.dataset, **keywords}
+        manager = DefaultExperimentManager()
+        self._train(
+            lambda hooks: manager.resume(checkpoint, total_timesteps, callbacks=hooks, **keywords).train(), callbacks
+        )
+        self.dataset = keywords.get("dataset", self.dataset)
+        return self
+
+    def _train(self: Self, start: Callable[[list[Callback]], TrainResult], callbacks: Callbacks | None) -> Self:
+        """Whatever ends the training, what was saved is this agent's from then on."""
+        begun = _Begun()
+        try:
+            return self._adopt(start([begun, *as_callbacks(callbacks)]))
+        except BaseException as error:  # a KeyboardInterrupt too
+            if begun.run_dir is not None:
+                self._adopt_saved(begun.run_dir, getattr(error, "result", None))
+            raise
 
     def _adopt(self: Self, result: TrainResult) -> Self:
-        self.result = result
         self.agent = load_agent(result.checkpoint_path)
-        self.config = self.agent.config
+        self.config, self.result, self._run = self.agent.config, result, result.run_dir
         return self
+
+    def _adopt_saved(self, run_dir: Path, result: Any) -> None:
+        """Of a run that ended in an exception, which may not have saved anything yet."""
+        self.result, self._run = None, run_dir
+        saved = list_checkpoints(run_dir / "checkpoints")
+        with suppress(UserError):  # a damaged checkpoint must not hide why the run ended
+            if isinstance(result, TrainResult):
+                self._adopt(result)
+            elif saved:
+                self._adopt(TrainResult(run_dir, saved[-1]))
 
     def evaluate(self, num_episodes: int | None = None) -> dict[str, Any]:
         """Fresh episodes with the greedy policy: `eval_return_mean`, `eval_return_std`, `eval_episodes`."""
@@ -106,16 +178,60 @@ class ManagedAlgorithm:
         return self._trained("save").save(path, seed_index)
 
     @classmethod
-    def load(cls: type[Self], path: str | Path, env_factory: EnvFactory | None = None, device: str = "cpu") -> Self:
-        """From `save`'s file, a checkpoint or a run directory."""
+    def load(
+        cls: type[Self],
+        path: str | Path,
+        env_factory: EnvFactory | None = None,
+        device: str = "cpu",
+        *,
+        env_id: str | None = None,
+        dataset: Dataset | None = None,
+        **changes: Any,
+    ) -> Self:
+        """From `save`'s file, a checkpoint or a run directory.
+
+        `learn` continues a run; from a file it starts a new one, whose settings may be changed here, such as
+        `output_dir` or `learning_rate`.
+        """
         agent = load_agent(path, device)
         if agent.config.algo != cls.algo_name:
             raise UserError(f"{path}: holds a {agent.config.algo} agent, not {cls.algo_name}")
-        loaded = cls(agent.config)
-        loaded.env_id, loaded.env_factory, loaded.agent = None, env_factory, agent
+        is_file = agent.file is not None
+        if changes and not is_file:
+            raise UserError(f"{path}: a run keeps its settings, got {', '.join(changes)}; load one of its agent files")
+        if is_file and dataset is not None:  # in place of the file that it was trained on
+            changes = {"dataset_path": None, **changes}
+        config = agent.config if env_id is None else replace(agent.config, env_id=env_id)
+        loaded = cls(_changed(config, changes), dataset=dataset)
+        loaded.env_id, loaded.env_factory, loaded.agent = env_id, env_factory, agent
+        if not is_file and agent.path is not None:
+            loaded._continue(Path(path).absolute(), agent.path)
         return loaded
+
+    def _continue(self, path: Path, checkpoint: Path) -> None:
+        """Of a run, or of one of its checkpoints, that was loaded."""
+        self._run, home = path, checkpoint.parent.parent
+        record = RunRecord.read(home) if (home / "run.json").exists() else None
+        self.result = TrainResult(home, checkpoint, dict(record.values["metrics"]) if record is not None else {})
 
     def _trained(self, what: str) -> Agent:
         if self.agent is None:
             raise UserError(f"{what} needs a trained agent: call learn() or load() first")
         return self.agent
+
+
+class _Begun(Callback):
+    """Which run has begun, for what it saved to be found when it ends in an exception."""
+
+    run_dir: Path | None = None
+
+    def on_start(self, session: Any) -> None:
+        self.run_dir = session.run_dir
+
+
+def _changed(config: TrainConfig, keywords: dict[str, Any]) -> TrainConfig:
+    """The config with fields and settings of the algorithm changed, told apart by name."""
+    config_values = {name: value for name, value in keywords.items() if name in CONFIG_FIELDS}
+    settings = {name: value for name, value in keywords.items() if name not in CONFIG_FIELDS}
+    settings = {**config.algo_kwargs, **settings.pop("algo_kwargs", {}), **settings}
+    return replace(config, **config_values, algo_kwargs=settings)

@@ -1,4 +1,4 @@
-"""One way in for every file format.
+"""One way in for every file format, and for arrays in memory.
 
 A file is looked at first: which arrays it has, of what shapes and types. Only what fits together is then read, into
 room that was counted beforehand.
@@ -16,6 +16,7 @@ import numpy as np
 
 from rl_training.core.checks import UserError, did_you_mean, one_line, shown
 from rl_training.data.hdf5 import open_hdf5
+from rl_training.data.memory import WHERE, Dataset, MemoryReader
 from rl_training.data.minari import clean_id, find_minari, minari_home, open_minari
 from rl_training.data.npz import open_npz
 from rl_training.data.storage import MEMORY_SHARE, Array, Layout, allocate
@@ -65,13 +66,24 @@ def load_transitions(
     path: str | Path, *, drop_nonfinite: bool = False, memory_share: float = MEMORY_SHARE
 ) -> Transitions:
     """A data set from an npz or HDF5 file or a local Minari data set, checked. Nothing in it is executed."""
-    where, about, notes = str(path), dict[str, Any](), tuple[str, ...]()
     with open_reader(path) as reader:
-        arrays, present = _read(reader, where, memory_share)
-        if hasattr(reader, "about"):
-            about, notes = reader.about(), reader.notes
-        elif ABOUT in reader.layout:
-            about = _read_about(reader, where)
+        return _checked(reader, str(path), drop_nonfinite, memory_share)
+
+
+def memory_transitions(
+    dataset: Dataset, *, drop_nonfinite: bool = False, memory_share: float = MEMORY_SHARE
+) -> Transitions:
+    """A data set that is in memory, read and checked as a file with arrays of those names would be."""
+    return _checked(MemoryReader(dataset, KEYS), WHERE, drop_nonfinite, memory_share)
+
+
+def _checked(reader: Any, where: str, drop_nonfinite: bool, memory_share: float) -> Transitions:
+    about, notes = dict[str, Any](), tuple[str, ...]()
+    arrays, present = _read(reader, where, memory_share)
+    if hasattr(reader, "about"):
+        about, notes = reader.about(), reader.notes
+    elif ABOUT in reader.layout:
+        about = _read_about(reader, where)
     transitions, lost = _assemble(arrays, present, where, about, notes)
     return check_values(transitions, where, drop_nonfinite, lost=lost)
 

@@ -51,11 +51,17 @@ class TrainConfig:
     video: bool = True
     report: bool = True
     tensorboard: bool = False
+    # The agent file whose weights a new run starts from: its path, and in a run's own config its SHA-256 and step too
+    started_from: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         check(self)
         require(len(set(self.seeds)) == len(self.seeds), "seeds", f"distinct, got {shown(list(self.seeds))}")
         require(len(self.seeds) <= MAX_SEEDS, "seeds", f"at most {MAX_SEEDS} seeds, got {len(self.seeds)}")
+        if self.started_from is not None:
+            told, kinds = self.started_from, {"path": str, "sha256": str, "step": int}
+            ok = "path" in told and all(isinstance(told[name], kinds.get(name, ())) for name in told)
+            require(ok, "started_from", f"a mapping with the path of an agent file, got {shown(told)}")
 
     @property
     def seed_list(self) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from rl_training.core.types import TrainResult
+from rl_training.data.memory import Dataset
 from rl_training.envs.factory import EnvFactory
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.registry import get_algorithm_spec
@@ -35,10 +36,12 @@ class DefaultExperimentManager:
         run_suffix: str | None = None,
         env_factory: EnvFactory | None = None,
         show_progress: bool = True,
+        dataset: Dataset | None = None,
     ) -> PreparedRun:
         spec = get_algorithm_spec(config.algo)
         hooks = as_callbacks(callbacks)  # rejected here, before anything is built
-        return PreparedRun(partial(spec.train_fn, config, run_suffix, hooks, env_factory, show_progress))
+        start = partial(spec.train_fn, config, run_suffix, hooks, env_factory, show_progress, dataset=dataset)
+        return PreparedRun(start)
 
     def resume(
         self,
@@ -56,12 +59,13 @@ class DefaultExperimentManager:
         offline: bool = False,
         force: bool = False,
         data: Sequence[str | Path] = (),
+        dataset: Dataset | None = None,
     ) -> PreparedRun:
         hooks = as_callbacks(callbacks)
         return PreparedRun(
             partial(
                 resume_training, checkpoint, total_timesteps, output_dir, eval_episodes, run_suffix, hooks,
                 env_id=env_id, env_factory=env_factory, show_progress=show_progress, online=online, offline=offline,
-                force=force, data=data,
+                force=force, data=data, dataset=dataset,
             )
         )  # fmt: skip

@@ -96,6 +96,7 @@ class RunRecord:
                 "algo": config.algo,
                 "env_id": config.env_id,
                 "seeds": list(config.seed_list),
+                "started_from": config.started_from,
                 "versions": versions(),
                 "git_commit": git_commit(),
                 "command": list(sys.argv),

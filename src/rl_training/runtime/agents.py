@@ -20,6 +20,7 @@ from rl_training.algorithms.catalogue import learner_class
 from rl_training.core.checks import Note, UserError, one_line, shown
 from rl_training.core.fields import parse
 from rl_training.core.types import EnvShape
+from rl_training.engine.engine import LARGEST_COUNT
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict, space_to_dict
 from rl_training.experiment.checkpointing import (
     Checkpoint,
@@ -49,6 +50,8 @@ class Agent:
     ) -> None:
         self.config, self.learner, self.step = config, learner, step
         self.observation, self.action = observation, action
+        self.path: Path | None = None  # the file or checkpoint that it was loaded from
+        self.file: bytes | None = None  # of an agent file, its bytes
         self._calls = 0  # each stochastic prediction draws anew
 
     @property
@@ -100,13 +103,7 @@ class Agent:
         return rows, single
 
     def parameters(self, seed_index: int) -> dict[str, Tensor]:
-        groups = self.learner.engine.seed_groups(seed_index)
-        return {
-            f"{group}.{name}": tensor
-            for group, params in groups.items()
-            if group not in self.learner.targets
-            for name, tensor in params.items()
-        }
+        return seed_parameters(self.learner, seed_index)
 
     def save(self, path: str | Path, seed_index: int = 0) -> Path:
         """One portable file, whatever the suffix: predicts, evaluates and records on another machine."""
@@ -127,8 +124,22 @@ class Agent:
             "action_space": space_to_dict(self.action.space),
             "step": self.step,
         }
+        normalizer = self.learner.normalizer
+        if normalizer is not None and normalizer.running:
+            about["observations"] = normalizer.count  # behind its statistics, for a run that starts from them
         about["sha256"] = _digest(about, tensors)
         return pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)})
+
+
+def seed_parameters(learner: Learner, index: int) -> dict[str, Tensor]:
+    """What one seed has learned, by name; targets follow from it."""
+    groups = learner.engine.seed_groups(index)
+    return {
+        f"{group}.{name}": tensor
+        for group, params in groups.items()
+        if group not in learner.targets
+        for name, tensor in params.items()
+    }
 
 
 def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
@@ -161,6 +172,13 @@ def load_agent(path: str | Path, device: str = "cpu") -> Agent:
     if len(agent.learner.seeds) != 1:
         raise UserError(f"{path}: an agent file is of one seed, its config has {len(agent.learner.seeds)}")
     _load_parameters(agent, tensors, path)
+    normalizer = agent.learner.normalizer
+    if normalizer is not None and normalizer.running:
+        seen = about.get("observations", agent.step)
+        if not isinstance(seen, int) or not 0 <= seen < LARGEST_COUNT:
+            raise unfit(path, f"observations must be >= 0 and < {LARGEST_COUNT}, got {shown(seen)}")
+        normalizer.remember(agent.learner.engine, seen)
+    agent.path, agent.file = path, data
     return agent
 
 
@@ -225,6 +243,7 @@ def agent_from_checkpoint(checkpoint: Checkpoint, device: str = "cpu") -> Agent:
     tensors = checkpoint.tensors(LEARNER)
     agent = _build(checkpoint.state, checkpoint.path, device, tensors)
     load_learner(checkpoint, agent.learner)
+    agent.path = checkpoint.path
     return agent
 
 

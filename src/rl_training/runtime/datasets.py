@@ -1,8 +1,9 @@
-"""From a path to transitions, and from transitions to what a learner takes."""
+"""From a path or arrays in memory to transitions, and from transitions to what a learner takes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,15 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Space
 
+from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.checks import UserError, one_line, shown
-from rl_training.data.loaders import load_transitions
+from rl_training.data.loaders import NoSuchData, load_transitions, memory_transitions
+from rl_training.data.memory import WHERE, Dataset, check_dataset
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.data.storage import MEMORY_SHARE, Array, allocate, blocks, share_beside
 from rl_training.data.transitions import Transitions
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict
+from rl_training.experiment.config import TrainConfig
 from rl_training.runtime.replay_data import is_run, load_replay
 
 # What comes of a space that makes no sense.
@@ -34,8 +38,33 @@ def load_data(path: str | Path, *, drop_nonfinite: bool = False, memory_share: f
         transitions = load_transitions(path, drop_nonfinite=drop_nonfinite, memory_share=memory_share)
     except PermissionError as error:  # a folder on the way to it
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    return _with_fitting_spaces(transitions, str(path))
+
+
+def memory_data(dataset: Dataset | None, *, drop_nonfinite: bool = False) -> Transitions:
+    """A data set in memory, which a run cannot find again by itself."""
+    if dataset is None:
+        raise NoSuchData("dataset_kind is memory, and the data set was not given: pass it with dataset=...")
+    return _with_fitting_spaces(memory_transitions(dataset, drop_nonfinite=drop_nonfinite), WHERE)
+
+
+def with_dataset(config: TrainConfig, dataset: Dataset | None) -> TrainConfig:
+    """The config of a run on a data set in memory, which takes the place of a recipe; rejects one that has no place."""
+    if dataset is None:
+        return config
+    check_dataset(dataset)
+    if not learner_class(config.algo).offline:
+        use = ", ".join(name for name in algorithm_names() if learner_class(name).offline)
+        raise UserError(f"dataset must not be given: {config.algo} does not learn from a data set; use {use}")
+    if config.algo_kwargs.get("dataset_path") is not None:
+        raise UserError("dataset and dataset_path must not both be given")
+    settings = {name: value for name, value in config.algo_kwargs.items() if name != "dataset_agent"}
+    return replace(config, algo_kwargs={**settings, "dataset_kind": "memory"})
+
+
+def _with_fitting_spaces(transitions: Transitions, where: str) -> Transitions:
     for name, array in (("observation_space", transitions.obs), ("action_space", transitions.actions)):
-        _check_told(getattr(transitions, name), array, f"{path}: its {name}")
+        _check_told(getattr(transitions, name), array, f"{where}: its {name}")
     return transitions
 
 

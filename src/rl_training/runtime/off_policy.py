@@ -29,10 +29,11 @@ def run_off_policy(session: Session, envs: SeededEnvs, replay: ReplayBuffer, mix
     """Learns from the replay, or from what it is mixed with."""
     learner, settings = session.learner, session.settings
     seeds, rows = len(session.seeds), envs.num_envs
+    has_policy = session.online_from or session.config.started_from is not None
     while session.running():
         obs = envs.obs.reshape(seeds, rows, *envs.obs.shape[1:])
         learner.observe(obs)
-        if session.step < settings.learning_starts and not session.online_from:  # else there is a policy already
+        if session.step < settings.learning_starts and not has_policy:
             actions = learner.act_randomly(session.step, rows)
         else:
             actions = learner.act_explore(obs, session.step, session.progress)

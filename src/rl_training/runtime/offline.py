@@ -13,6 +13,7 @@ from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError
 from rl_training.core.types import EnvShape
 from rl_training.data.loaders import NoSuchData
+from rl_training.data.memory import WHERE, Dataset
 from rl_training.data.mixed_data import MixedData
 from rl_training.data.offline_dataset import ResidentData, TransitionDataset
 from rl_training.data.replay_buffer import ReplayBuffer
@@ -24,7 +25,7 @@ from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import MAX_SPACE, ActionCodec, ObservationCodec, env_shape, space_from_dict
 from rl_training.resources import find_packaged_asset
 from rl_training.runtime.agents import load_agent
-from rl_training.runtime.datasets import ROUNDING, differences, load_data, training_data, unbounded
+from rl_training.runtime.datasets import ROUNDING, differences, load_data, memory_data, training_data, unbounded
 from rl_training.runtime.recipes import record_policy, record_random
 from rl_training.runtime.session import Session
 
@@ -72,18 +73,18 @@ class OfflineData:
         return MixedData(data, replay, batch_size=size, share=share, scale=self.scale, shift=self.shift)
 
 
-def prepare_offline(settings: OfflineSettings, source: EnvSource) -> OfflineData:
+def prepare_offline(settings: OfflineSettings, source: EnvSource, given: Dataset | None = None) -> OfflineData:
     """Load or make the data set and check it against the environment, or, where there is none, against itself."""
     notices: list[str] = []
     no_environment, replays_exactly = None, True
     try:
         replays_exactly = check_environment(source).replays_exactly
     except UserError as error:
-        if settings.dataset_kind != "file" or settings.offline_steps is not None:
+        if settings.dataset_kind not in ("file", "memory") or settings.offline_steps is not None:
             raise
         no_environment = str(error)
         notices.append(f"no environment, so there are no evaluations: {error}")
-    transitions, where = _transitions(settings, source)
+    transitions, where = _transitions(settings, source, given)
     notices += transitions.notes
     try:
         if no_environment is None:
@@ -113,7 +114,10 @@ def environment_codecs(source: EnvSource) -> tuple[ObservationCodec, ActionCodec
         env.close()
 
 
-def _transitions(settings: OfflineSettings, source: EnvSource) -> tuple[Transitions, str]:
+def _transitions(settings: OfflineSettings, source: EnvSource, given: Dataset | None) -> tuple[Transitions, str]:
+    if settings.dataset_kind == "memory":
+        data = memory_data(given, drop_nonfinite=settings.drop_nonfinite)
+        return replace(data, notes=tuple(f"{WHERE}: {note}" for note in data.notes)), WHERE
     if settings.dataset_kind == "file":
         paths = settings.dataset_paths
         twice = sorted({str(path) for path in paths if paths.count(path) > 1})

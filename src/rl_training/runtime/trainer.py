@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,6 +11,7 @@ from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError
 from rl_training.core.types import TrainResult
+from rl_training.data.memory import Dataset
 from rl_training.data.offline_dataset import ResidentData
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvFactory, EnvSource
@@ -25,6 +25,7 @@ from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback, Callbacks, as_callbacks
 from rl_training.runtime.choices import Choices, choose
 from rl_training.runtime.closing import write_video_and_report
+from rl_training.runtime.datasets import with_dataset
 from rl_training.runtime.failures import recorded_failures, report_hang
 from rl_training.runtime.fitting import (
     check_data_memory,
@@ -40,6 +41,7 @@ from rl_training.runtime.run_state import check_metrics
 from rl_training.runtime.saving import Saver, restore
 from rl_training.runtime.session import Session, TrainingFailure
 from rl_training.runtime.signals import StopSignals
+from rl_training.runtime.start_weights import check_start, keep_start, load_start, settle_start
 from rl_training.runtime.storage import check_learner_memory, check_memory, disk_note, make_replay
 from rl_training.runtime.watchdog import Watchdog
 
@@ -52,6 +54,9 @@ class TrainFunction(Protocol):
         callbacks: Callbacks | None = None,
         env_factory: EnvFactory | None = None,
         show_progress: bool = True,
+        *,
+        dataset: Dataset | None = None,
+        start: Agent | None = None,
     ) -> TrainResult: ...
 
 
@@ -73,10 +78,13 @@ def trainer_for(*classes: type[Learner]) -> TrainFunction:
         callbacks: Callbacks | None = None,
         env_factory: EnvFactory | None = None,
         show_progress: bool = True,
+        *,
+        dataset: Dataset | None = None,
+        start: Agent | None = None,
     ) -> TrainResult:
         if config.algo not in names:
             raise UserError(f"algo must be {' or '.join(names)}, got {config.algo!r}")
-        return train(config, run_suffix, callbacks, env_factory, show_progress)
+        return train(config, run_suffix, callbacks, env_factory, show_progress, dataset=dataset, start=start)
 
     return train_one
 
@@ -87,11 +95,16 @@ def train(
     callbacks: Callbacks | None = None,
     env_factory: EnvFactory | None = None,
     show_progress: bool = True,
+    *,
+    dataset: Dataset | None = None,
+    start: Agent | None = None,
 ) -> TrainResult:
+    """Train a new run, from fresh weights or from those of `start`, an agent that was loaded from a file."""
     hooks = as_callbacks(callbacks)
-    config, cls, settings = with_task_defaults(config)
+    config, cls, settings = with_task_defaults(with_dataset(config, dataset))
+    config, agent = settle_start(config, start)
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
-    offline = prepare_offline(settings, source) if isinstance(settings, OfflineSettings) else None
+    offline = prepare_offline(settings, source, dataset) if isinstance(settings, OfflineSettings) else None
     checked = offline or check_environment(source)
     shape = checked.shape
     weights = check_fit(cls, shape, config.env_id, settings)
@@ -101,10 +114,12 @@ def train(
         check_memory(config, settings, shape, choices.device)
     if offline is not None:
         check_data_memory(offline.dataset, choices.device)
+    check_start(agent, cls, shape, settings, config.env_id)
     run_dir = create_run_dir(config, run_suffix)
     lock = RunLock(run_dir)
     lock.acquire()
     try:
+        keep_start(agent, run_dir)
         record = RunRecord.create(run_dir, config, choices.to_dict(), choices.promises)
         if _plays(settings) and not checked.replays_exactly:
             record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
@@ -127,12 +142,13 @@ def resume(
     show_progress: bool = True,
     notes: Sequence[str] = (),
     force: bool = False,
+    dataset: Dataset | None = None,
 ) -> TrainResult:
     """Go on from a checkpoint (None: from the start) in `run_dir`, which holds the run's record and logs."""
     hooks = as_callbacks(callbacks)
     cls, settings = parse_settings(config)
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
-    offline = prepare_offline(settings, source) if isinstance(settings, OfflineSettings) else None
+    offline = prepare_offline(settings, source, dataset) if isinstance(settings, OfflineSettings) else None
     lock = RunLock(run_dir)
     lock.acquire()
     try:
@@ -209,6 +225,8 @@ def _execute(
                 envs.reset_all()
             if resumed is None and offline is not None and settings.normalize_observations:
                 learner.fix_observations(*observation_statistics(offline.dataset))
+            if resumed is None:
+                load_start(config, run_dir, learner)
             if resumed is not None:
                 remove_newer(run_dir / "checkpoints", resumed.step)
             # Where the replay had to end an episode that could not be brought back, it is not what was saved.
@@ -275,7 +293,3 @@ def _conclude(session: Session) -> TrainResult:
     if session.failed:
         raise TrainingFailure(f"failed seeds: {', '.join(session.failed)}; the others finished in {session.run_dir}")
     return result
-
-
-def with_changes(config: TrainConfig, **changes: Any) -> TrainConfig:
-    return dataclasses.replace(config, **{name: value for name, value in changes.items() if value is not None})

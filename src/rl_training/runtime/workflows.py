@@ -15,11 +15,12 @@ from rl_training.core.checks import UserError, require
 from rl_training.core.d4rl import normalized_score
 from rl_training.core.types import TrainResult
 from rl_training.data.loaders import NoSuchData
+from rl_training.data.memory import Dataset
 from rl_training.envs.factory import EnvFactory, EnvSource
 from rl_training.experiment.checkpoint_writing import copy_checkpoint
 from rl_training.experiment.checkpointing import Checkpoint, list_checkpoints
 from rl_training.experiment.config import TrainConfig, config_from_dict
-from rl_training.experiment.files import sync_tree
+from rl_training.experiment.files import replace_file, sync_tree
 from rl_training.experiment.runs import RunRecord, create_run_dir
 from rl_training.experiment.yaml_loading import load_yaml
 from rl_training.runtime import trainer
@@ -29,6 +30,7 @@ from rl_training.runtime.choices import choose
 from rl_training.runtime.closing import record_video
 from rl_training.runtime.evaluate import FRESH_EPISODES, evaluate
 from rl_training.runtime.fitting import check_agent, parse_settings
+from rl_training.runtime.start_weights import START
 
 STAY_OFFLINE = "; with offline=True it stays offline"
 
@@ -118,12 +120,13 @@ def resume_training(
     offline: bool = False,
     force: bool = False,
     data: Sequence[str | Path] = (),
+    dataset: Dataset | None = None,
 ) -> TrainResult:
     """Go on from a run directory or checkpoint, in the same directory unless `output_dir` or `run_suffix` is given.
 
     With `online`, an offline run that is done goes on in its environment, up to `total_timesteps`; with `offline`, one
-    that does so already is refused. `data` says where the files of its data set are now. With `force`, a run goes on
-    although its data set is another now.
+    that does so already is refused. `data` says where the files of its data set are now, `dataset` is the one of a run
+    whose data set was passed in memory. With `force`, a run goes on although its data set is another now.
     """
     path, callbacks = Path(path), as_callbacks(callbacks)
     if not path.exists():
@@ -148,15 +151,17 @@ def resume_training(
     # The last step of several environments may go past the total: asking for the same total again is no mistake.
     if total_timesteps is not None and total_timesteps <= step - config.num_envs:
         raise UserError(f"total_timesteps must be >= {step}, the checkpoint's step, got {total_timesteps}")
-    config = trainer.with_changes(config, **record.asked if record else {})
+    config = _changed(config, **record.asked if record else {})
     source = env_source(config, env_id, env_factory)
     if data:
         config = _with_data(config, data)
+    if dataset is not None and (data or config.algo_kwargs.get("dataset_kind") != "memory"):
+        raise UserError("dataset=... is for a run whose data set was passed in memory; this one's is elsewhere")
     if offline and getattr(parse_settings(config)[1], "offline_steps", 0) is not None:
         raise UserError("this run learns in its environment: it cannot resume offline (offline=True)")
     if online:
         config = _online(config, step, total_timesteps, env_id)
-    config = trainer.with_changes(
+    config = _changed(
         config,
         total_timesteps=total_timesteps,
         output_dir=Path(output_dir) if output_dir is not None else None,
@@ -191,6 +196,7 @@ def resume_training(
             show_progress=show_progress,
             notes=notes,
             force=force,
+            dataset=dataset,
         )
     except UserError as error:
         if run_dir != home and "asked" not in RunRecord.read(run_dir).values:  # refused before it went on
@@ -200,16 +206,23 @@ def resume_training(
         raise
 
 
+def _changed(config: TrainConfig, **changes: Any) -> TrainConfig:
+    return replace(config, **{name: value for name, value in changes.items() if value is not None})
+
+
 def _with_data(config: TrainConfig, data: Sequence[str | Path]) -> TrainConfig:
     """The run with its data set elsewhere; that it is the same one is seen from its SHA-256."""
     _, settings = parse_settings(config)
     if not isinstance(settings, OfflineSettings) or settings.dataset_kind == "random":
         raise UserError("data=... is for a run whose data set is a file or an agent's; this one's is not")
-    name = "dataset_path" if settings.dataset_kind == "file" else "dataset_agent"
+    name = "dataset_agent" if settings.dataset_kind == "policy" else "dataset_path"
     paths = [settled_path(path) for path in data]
     if name == "dataset_agent" and len(paths) > 1:
         raise UserError(f"data=... must be the one agent that played this run's data set, got {len(paths)} paths")
-    return replace(config, algo_kwargs={**config.algo_kwargs, name: paths[0] if len(paths) == 1 else paths})
+    found = {name: paths[0] if len(paths) == 1 else paths}
+    if settings.dataset_kind == "memory":  # a file may hold the same
+        found["dataset_kind"] = "file"
+    return replace(config, algo_kwargs={**config.algo_kwargs, **found})
 
 
 def _online(config: TrainConfig, step: int, total_timesteps: int | None, env_id: str | None) -> TrainConfig:
@@ -266,6 +279,8 @@ def _copy_run(source: Path, target: Path, config: TrainConfig, checkpoint: Check
         shutil.copytree(checkpoint.path, place)
         sync_tree(place.parent)  # later checkpoints link these files and count on them
         checkpoint = replace(checkpoint, path=place)
+    if (source / START).exists():
+        replace_file(target / START, (source / START).read_bytes())
     before = RunRecord.read(source).values
     record = RunRecord.create(target, config, before["engine"])
     kept = ("resume", "resume_note", "failed_seeds", "promises")
