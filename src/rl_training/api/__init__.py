@@ -18,11 +18,13 @@ from rl_training.api.algorithms import (
     RainbowDQN,
 )
 from rl_training.api.managed import ManagedAlgorithm
+from rl_training.runtime.callbacks import Callback
 
 __all__ = [
     "BC",
     "C51DQN",
     "CQL",
+    "Callback",
     "DQN",
     "IQL",
     "IQN",

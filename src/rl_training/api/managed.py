@@ -18,7 +18,7 @@ from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.default_manager import DefaultExperimentManager
 from rl_training.experiment.registry import get_algorithm_spec
 from rl_training.experiment.runs import RunRecord
-from rl_training.runtime.agents import Agent, load_agent
+from rl_training.runtime.agents import Agent, find_checkpoint, load_agent
 from rl_training.runtime.callbacks import Callback, Callbacks, as_callbacks
 from rl_training.runtime.datasets import with_dataset
 from rl_training.runtime.fitting import parse_settings
@@ -106,13 +106,16 @@ class ManagedAlgorithm:
 
     def _new_total(self, more: int | None) -> int | None:
         """The step up to which a run is continued; None: up to its own total."""
-        assert self.run_dir is not None
-        step = self.agent.step if self.agent is not None and self.result is not None else 0
+        assert self._run is not None and self.run_dir is not None
+        step, planned = 0, self.config.total_timesteps
+        with suppress(UserError):  # nothing was saved yet, or it is damaged, which `resume` reports
+            checkpoint, _ = find_checkpoint(self._run, only=())
+            step, planned = checkpoint.step, int(checkpoint.state["config"]["total_timesteps"])
         if more is not None:
             return step + more
         record = RunRecord.read(self.run_dir) if (self.run_dir / "run.json").exists() else None
         asked = record.asked.get("total_timesteps") if record is not None else None  # by a resume that was cut short
-        planned = asked if isinstance(asked, int) else self.config.total_timesteps
+        planned = asked if isinstance(asked, int) else planned
         return None if step < planned else step + self._first_config.total_timesteps
 
     def resume(

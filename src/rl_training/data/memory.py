@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_training.core.checks import UserError, shown
+from rl_training.core.checks import UserError, one_line, shown
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.data.storage import Array
 
@@ -30,7 +30,7 @@ class MemoryReader:
         check_dataset(dataset)
         values = _fields(dataset) if isinstance(dataset, TransitionDataset) else dataset
         self.names = [str(name) for name in values]
-        self._arrays = {name: _array(name, values[name]) for name in wanted if name in values}
+        self._arrays = {name: _array(name, values) for name in wanted if name in values}
         self.layout = {name: (array.shape, array.dtype.newbyteorder("=")) for name, array in self._arrays.items()}
 
     def read(self, name: str, out: Array) -> None:
@@ -43,11 +43,13 @@ def _fields(dataset: TransitionDataset) -> dict[str, Any]:
     return {name: getattr(dataset, name) for name in names if getattr(dataset, name) is not None}
 
 
-def _array(name: str, value: Any) -> Array:
+def _array(name: str, values: Mapping[str, Any]) -> Array:
     try:
+        value = values[name]
         array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"{WHERE}: {name} must be an array of numbers, got {type(value).__name__}") from error
+    except Exception as error:  # a mapping may read a file, which may be closed by now
+        what = f"{type(error).__name__}: {one_line(error)}"
+        raise UserError(f"{WHERE}: {name} must be an array of numbers, got {what}") from error
     if array.dtype.kind not in "bifu" or array.dtype.itemsize > 8:
         raise UserError(f"{WHERE}: {name} must be an array of numbers of at most 64 bits, got {array.dtype}")
     return array
