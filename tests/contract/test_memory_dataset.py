@@ -104,7 +104,7 @@ def test_a_run_on_a_dataset_in_memory_is_resumed_with_it(recorded, arrays, tmp_p
         with pytest.raises(LookupError):
             agent.learn(callbacks=Kill(step), show_progress=False)
         run_dir = agent.run_dir
-        missing = r"the data set was not given: pass it with dataset=\.\.\.; name it where it is now with data=\.\.\."
+        missing = r"must be passed, in Python with dataset=\.\.\.; a file that holds the same is named with data="
         with pytest.raises(UserError, match=missing):
             resume_training(run_dir, show_progress=False)
         other = {**arrays, "rewards": arrays["rewards"] + 1}
@@ -123,7 +123,7 @@ def test_a_run_on_a_dataset_in_memory_is_resumed_with_it(recorded, arrays, tmp_p
 def test_a_loaded_agent_takes_a_dataset(arrays, tmp_path: Path) -> None:
     agent = managed("bc", tmp_path / "old", arrays).learn(show_progress=False)
     run_dir, path = agent.run_dir, agent.save(tmp_path / "agent")
-    with pytest.raises(UserError, match="the data set was not given"):
+    with pytest.raises(UserError, match="the data set itself must be passed"):
         rl_training.BC.load(run_dir).learn(5, show_progress=False)
     assert rl_training.BC.load(run_dir, dataset=arrays).learn(5, show_progress=False).agent.step == 25
     new = rl_training.BC.load(path, dataset=arrays, output_dir=tmp_path / "new").learn(5, show_progress=False)
@@ -182,5 +182,5 @@ def test_a_dataset_that_has_no_place_is_rejected(arrays, tmp_path: Path, quick_c
     run_dir = train_iql(quick_config("iql", tmp_path, total_timesteps=5, eval_episodes=0), show_progress=False).run_dir
     with pytest.raises(UserError, match=r"dataset=\.\.\. is for a run whose data set was passed in memory"):
         resume_training(run_dir, 9, dataset=arrays, show_progress=False)
-    with pytest.raises(UserError, match=r"dataset_kind is memory, and the data set was not given.*dataset=\.\.\.$"):
+    with pytest.raises(UserError, match=r"dataset_kind is memory: the data set itself must be passed.*dataset=\.\.\.$"):
         rl_training.IQL("Pendulum-v1", dataset_kind="memory", output_dir=tmp_path).learn()

@@ -44,7 +44,7 @@ def load_data(path: str | Path, *, drop_nonfinite: bool = False, memory_share: f
 def memory_data(dataset: Dataset | None, *, drop_nonfinite: bool = False) -> Transitions:
     """A data set in memory, which a run cannot find again by itself."""
     if dataset is None:
-        raise NoSuchData("dataset_kind is memory, and the data set was not given: pass it with dataset=...")
+        raise NoSuchData("dataset_kind is memory: the data set itself must be passed, in Python with dataset=...")
     return _with_fitting_spaces(memory_transitions(dataset, drop_nonfinite=drop_nonfinite), WHERE)
 
 

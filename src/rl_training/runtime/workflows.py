@@ -202,7 +202,9 @@ def resume_training(
         if run_dir != home and "asked" not in RunRecord.read(run_dir).values:  # refused before it went on
             shutil.rmtree(run_dir, ignore_errors=True)
         if isinstance(error, NoSuchData):
-            raise UserError(f"{error}; name it where it is now with data=...") from error
+            in_memory = config.algo_kwargs.get("dataset_kind") == "memory"
+            where = "a file that holds the same is named with" if in_memory else "name it where it is now with"
+            raise UserError(f"{error}; {where} data=...") from error
         raise
 
 
