@@ -87,7 +87,7 @@ def test_a_faulty_environment_ends_the_run_with_what_reproduces_it(how, message,
 def test_a_hanging_environment_ends_the_run(tmp_path: Path) -> None:
     script = tmp_path / "hang.py"
     script.write_text(
-        "import sys; sys.path[:0] = [sys.argv[1]]\n"
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
         "import gymnasium as gym\n"
         "from pathlib import Path\n"
         "from test_failures import Faulty\n"
@@ -99,7 +99,8 @@ def test_a_hanging_environment_ends_the_run(tmp_path: Path) -> None:
         "DQN(make_env, total_timesteps=100, output_dir='runs', env_timeout=1.0, checkpoint_interval=20,\n"
         "    eval_episodes=0, learning_starts=10, threads=1, video=False).learn()\n"
     )
-    answer = run_program(str(script), str(Path(__file__).parent.parent), cwd=tmp_path, timeout=60)
+    tests = Path(__file__).parent
+    answer = run_program(str(script), str(tests), str(tests.parent), cwd=tmp_path, timeout=60)
     assert answer.returncode == 1
     assert "no answer for 1 s" in answer.stderr and "Traceback" not in answer.stderr
     (run_dir,) = (tmp_path / "runs").iterdir()
