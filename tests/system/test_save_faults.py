@@ -34,7 +34,7 @@ from fault_harness import (
 
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
-from rl_training.experiment import files
+from rl_training.experiment import checkpoint_writing, files
 from rl_training.experiment.checkpointing import list_checkpoints, load_checkpoint, newest_checkpoint
 from rl_training.runtime import saving
 from rl_training.runtime.agents import load_agent
@@ -233,6 +233,24 @@ def test_a_deleted_checkpoint_does_not_stop_the_next_save(tmp_path: Path) -> Non
     assert load_checkpoint(root / "step_000000000030").names("replay_") == [
         "replay_000000000000_000000000030.safetensors"
     ]
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_the_same_step_saved_again_is_there_at_every_moment(can_exchange: bool, tmp_path: Path, monkeypatch) -> None:
+    """The last evaluation of a run, when it is repeated after a signal, belongs to the checkpoint that is there."""
+    run, root, seen, rename = Run(tmp_path, keep=1), tmp_path / "checkpoints", list[list[Path]](), os.rename
+    run.save_to(root, 10)
+
+    def look(*paths: Any) -> None:
+        seen.append(list_checkpoints(root))
+        rename(*paths)
+
+    monkeypatch.setattr(os, "rename", look)
+    if not can_exchange:
+        monkeypatch.setattr(checkpoint_writing, "exchange", lambda *_: False)
+    again = run.save_to(root, 10)
+    assert again is not None and newest_checkpoint(root)[0].files == again.files
+    assert seen and (not can_exchange or all(found == [root / "step_000000000010"] for found in seen))
 
 
 def test_a_replay_that_is_not_what_was_saved_is_written_anew(tmp_path: Path) -> None:

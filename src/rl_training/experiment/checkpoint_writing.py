@@ -16,6 +16,7 @@ from typing import Any
 
 from rl_training.experiment.checkpointing import MANIFEST, Checkpoint, inodes, list_checkpoints, manifest_bytes
 from rl_training.experiment.files import (
+    exchange,
     make_directory,
     start_writing,
     sync_directory,
@@ -46,9 +47,15 @@ def save_checkpoint(
         files = _write_files(temporary, state, tensors, unchanged, linked, pool)
         write_synced(temporary / MANIFEST, manifest_bytes(step, files))
         sync_directory(temporary)
-        if final.exists():  # the same step again, after a resume: the new one holds the same bits
-            os.rename(final, root / f".del-step_{step:012d}-{os.getpid()}")
-        os.rename(temporary, final)
+        if final.exists():  # the same step again, after a resume
+            replaced = root / f".del-step_{step:012d}-{os.getpid()}"
+            if exchange(temporary, final):  # at no moment is there none
+                os.rename(temporary, replaced)
+            else:
+                os.rename(final, replaced)
+                os.rename(temporary, final)
+        else:
+            os.rename(temporary, final)
         sync_directory(root)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import math
@@ -15,6 +16,7 @@ from rl_training.core.checks import UserError
 
 MAX_JSON_BYTES = 64 * 1024 * 1024
 MOST_PARTS = 1024  # that one system call takes
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # Linux
 # The disk's fault, not the program's.
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG}
 
@@ -66,6 +68,12 @@ def sync_directory(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def exchange(first: Path, second: Path) -> bool:
+    """Let two paths change places in one step; False where the system or the file system cannot."""
+    call = getattr(ctypes.CDLL(None), "renameat2", None)
+    return call is not None and call(AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second), RENAME_EXCHANGE) == 0
 
 
 def make_directory(path: Path) -> None:
