@@ -45,8 +45,14 @@ def add_data(subparsers: Any, whole: Any) -> None:
     record.add_argument("--noise", type=float, default=0.0, metavar="X", help=noise)
     record.add_argument("--device", default="cpu", metavar="D")
     record.add_argument("--quiet", action="store_true", help="no progress display")
+    add_episode_limit(record, whole)
     for command in (convert, record):
         command.add_argument("--format", metavar="F", help="npz, hdf5 or minari, where the name does not tell")
+
+
+def add_episode_limit(parser: argparse.ArgumentParser, whole: Any) -> None:
+    text = "cut an episode after N steps (default: the config's eval_episode_limit, without a time limit)"
+    parser.add_argument("--episode-limit", type=whole, metavar="N", help=text)
 
 
 def add_mending(parser: argparse.ArgumentParser, clip_help: str | None = None) -> None:
@@ -151,8 +157,7 @@ def run_convert(words: Words) -> int:
 
     chosen = _new_file(words)  # before a large file is read
     transitions = load_data(words.path, drop_nonfinite=words.drop_nonfinite)
-    for note in transitions.notes:
-        print(f"note: {note}", file=sys.stderr)
+    _print_notes(transitions)
     return _report(words, save_transitions(transitions, words.output, chosen), transitions)
 
 
@@ -162,6 +167,7 @@ def run_record(words: Words) -> int:
     from rl_training.envs.factory import EnvSource
     from rl_training.experiment.progress import Progress
     from rl_training.runtime.agents import load_agent
+    from rl_training.runtime.episode_bound import EpisodeBound
     from rl_training.runtime.recipes import record_policy, record_random
     from rl_training.runtime.workflows import env_source
 
@@ -187,12 +193,20 @@ def run_record(words: Words) -> int:
         if words.agent is None:
             source = EnvSource(words.env)
             check_environment(source)
-            transitions = record_random(source, words.size, words.seed, watch)
+            bound = EpisodeBound(asked=words.episode_limit)
+            transitions = record_random(source, words.size, words.seed, watch, bound)
         else:
             agent = load_agent(words.agent, words.device)
             source = env_source(agent.config, words.env)
-            transitions = record_policy(agent, source, words.size, words.seed, words.noise, watch)
+            bound = EpisodeBound.of(agent.config, words.episode_limit)
+            transitions = record_policy(agent, source, words.size, words.seed, words.noise, watch, bound)
+    _print_notes(transitions)
     return _report(words, save_transitions(transitions, words.output, chosen), transitions)
+
+
+def _print_notes(transitions: Any) -> None:
+    for note in transitions.notes:
+        print(f"note: {note}", file=sys.stderr)
 
 
 def _report(words: Words, path: Path, transitions: Any) -> int:

@@ -14,6 +14,7 @@ from rl_training.core.fields import Condition, above, at_least, check, one_of, p
 from rl_training.experiment.yaml_loading import LoadedYaml, parse_yaml_value, plain_values
 
 MAX_SEEDS = 1024
+EPISODE_LIMIT = 10_000
 
 _non_empty = Condition("a non-empty string", bool)
 _a_seed = Condition(">= 0 and < 2**31", lambda value: 0 <= value < 2**31)
@@ -53,6 +54,8 @@ class TrainConfig:
     tensorboard: bool = False
     # The agent file whose weights a new run starts from: its path, and in a run's own config its SHA-256 and step too
     started_from: dict[str, Any] | None = None
+    # Steps after which an episode of an evaluation, a video or a recording is cut where the environment has no limit.
+    eval_episode_limit: int = setting(EPISODE_LIMIT, at_least(1))
 
     def __post_init__(self) -> None:
         check(self)

@@ -16,6 +16,7 @@ from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.runs import RunRecord, versions
 from rl_training.runtime.choices import Choices, choose_device, rounding_changes
+from rl_training.runtime.episode_bound import missing_limit
 from rl_training.runtime.run_state import unfit
 from rl_training.runtime.session import Session
 
@@ -38,7 +39,12 @@ def recorded_choices(record: RunRecord) -> tuple[Choices, str | None]:
 
 
 def starting_notices(
-    config: TrainConfig, settings: OffPolicySettings, choices: Choices, record: RunRecord, envs: SeededEnvs | None
+    config: TrainConfig,
+    settings: OffPolicySettings,
+    choices: Choices,
+    record: RunRecord,
+    envs: SeededEnvs | None,
+    has_time_limit: bool = True,
 ) -> list[str]:
     """What the user should know before the run starts."""
     notices = [choices.note] if choices.note else []
@@ -46,6 +52,8 @@ def starting_notices(
         notices.append(narrowed(choices.numerics) or f"numerics: {NATIVE}, so a seed among many {WITHIN_ROUNDING}")
     if envs is not None and envs.note and config.workers:
         notices.append(envs.note)
+    if not has_time_limit:
+        notices.append(missing_limit(config.env_id, config))
     if record.values["resume"] == "inexact":
         notices.append(f"resume: inexact ({record.values['resume_note']})")
     offline = settings.offline_steps if isinstance(settings, OfflineSettings) else 0

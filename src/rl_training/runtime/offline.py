@@ -26,6 +26,7 @@ from rl_training.envs.spaces import MAX_SPACE, ActionCodec, ObservationCodec, en
 from rl_training.resources import find_packaged_asset
 from rl_training.runtime.agents import load_agent
 from rl_training.runtime.datasets import ROUNDING, differences, load_data, memory_data, training_data, unbounded
+from rl_training.runtime.episode_bound import DEFAULT_BOUND, EpisodeBound
 from rl_training.runtime.recipes import record_policy, record_random
 from rl_training.runtime.session import Session
 
@@ -46,6 +47,7 @@ class OfflineData:
     notices: tuple[str, ...]
     scale: float  # of the rewards, before the shift
     shift: float
+    has_time_limit: bool  # that environment
 
     @property
     def shape(self) -> EnvShape:
@@ -73,18 +75,24 @@ class OfflineData:
         return MixedData(data, replay, batch_size=size, share=share, scale=self.scale, shift=self.shift)
 
 
-def prepare_offline(settings: OfflineSettings, source: EnvSource, given: Dataset | None = None) -> OfflineData:
+def prepare_offline(
+    settings: OfflineSettings,
+    source: EnvSource,
+    given: Dataset | None = None,
+    bound: EpisodeBound = DEFAULT_BOUND,
+) -> OfflineData:
     """Load or make the data set and check it against the environment, or, where there is none, against itself."""
     notices: list[str] = []
-    no_environment, replays_exactly = None, True
+    no_environment, replays_exactly, has_time_limit = None, True, True
     try:
-        replays_exactly = check_environment(source).replays_exactly
+        checked = check_environment(source)
+        replays_exactly, has_time_limit = checked.replays_exactly, checked.shape.episode_limit is not None
     except UserError as error:
         if settings.dataset_kind not in ("file", "memory") or settings.offline_steps is not None:
             raise
         no_environment = str(error)
         notices.append(f"no environment, so there are no evaluations: {error}")
-    transitions, where = _transitions(settings, source, given)
+    transitions, where = _transitions(settings, source, given, bound)
     notices += transitions.notes
     try:
         if no_environment is None:
@@ -102,8 +110,9 @@ def prepare_offline(settings: OfflineSettings, source: EnvSource, given: Dataset
     dataset = dataset.with_reward_transform(scale=scale, shift=shift)
     digest = transitions.sha256()
     return OfflineData(
-        dataset, observation, action, digest, no_environment is None, replays_exactly, tuple(notices), scale, shift
-    )
+        dataset, observation, action, digest, no_environment is None, replays_exactly, tuple(notices), scale, shift,
+        has_time_limit,
+    )  # fmt: skip
 
 
 def environment_codecs(source: EnvSource) -> tuple[ObservationCodec, ActionCodec]:
@@ -114,7 +123,9 @@ def environment_codecs(source: EnvSource) -> tuple[ObservationCodec, ActionCodec
         env.close()
 
 
-def _transitions(settings: OfflineSettings, source: EnvSource, given: Dataset | None) -> tuple[Transitions, str]:
+def _transitions(
+    settings: OfflineSettings, source: EnvSource, given: Dataset | None, bound: EpisodeBound
+) -> tuple[Transitions, str]:
     if settings.dataset_kind == "memory":
         data = memory_data(given, drop_nonfinite=settings.drop_nonfinite)
         return replace(data, notes=tuple(f"{WHERE}: {note}" for note in data.notes)), WHERE
@@ -130,14 +141,15 @@ def _transitions(settings: OfflineSettings, source: EnvSource, given: Dataset | 
         return replace(data, notes=notes), ", ".join(map(str, paths))
     size, seed = settings.dataset_size, settings.dataset_seed
     if settings.dataset_kind == "random":
-        return record_random(source, size, seed), f"the recording of {source.env_id}"
+        return record_random(source, size, seed, bound=bound), f"the recording of {source.env_id}"
     assert settings.dataset_agent is not None
     named = settings.dataset_agent
     found = named if named.exists() else find_packaged_asset(named)
     if found is None:
         raise NoSuchData(f"{named}: no such agent, and the data set is what it plays")
     agent = load_agent(found)
-    return record_policy(agent, source, size, seed, settings.dataset_noise), f"the recording of {source.env_id}"
+    made = record_policy(agent, source, size, seed, settings.dataset_noise, bound=bound)
+    return made, f"the recording of {source.env_id}"
 
 
 def _reward_scale(settings: OfflineSettings, transitions: Transitions) -> float:

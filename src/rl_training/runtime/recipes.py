@@ -18,19 +18,28 @@ from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import ActionCodec, space_to_dict
 from rl_training.envs.vector import SeededEnvs
 from rl_training.runtime.agents import Agent
+from rl_training.runtime.episode_bound import DEFAULT_BOUND, EpisodeBound
 from rl_training.runtime.fitting import check_agent
 
 Policy = Callable[[Array, np.random.Generator, ActionCodec], Array]
 Watcher = Callable[[int], None]
 
 
-def record_random(source: EnvSource, size: int, seed: int, watch: Watcher | None = None) -> Transitions:
+def record_random(
+    source: EnvSource, size: int, seed: int, watch: Watcher | None = None, bound: EpisodeBound = DEFAULT_BOUND
+) -> Transitions:
     """`size` transitions under uniformly random actions."""
-    return _record(source, size, seed, lambda obs, rng, action: action.draw(rng, len(obs)), watch)
+    return _record(source, size, seed, lambda obs, rng, action: action.draw(rng, len(obs)), watch, bound)
 
 
 def record_policy(
-    agent: Agent, source: EnvSource, size: int, seed: int, noise: float = 0.0, watch: Watcher | None = None
+    agent: Agent,
+    source: EnvSource,
+    size: int,
+    seed: int,
+    noise: float = 0.0,
+    watch: Watcher | None = None,
+    bound: EpisodeBound = DEFAULT_BOUND,
 ) -> Transitions:
     """`size` transitions of an agent's best actions with noise: of that standard deviation (actions being in [-1, 1]),
     or with that probability of a random choice."""
@@ -44,10 +53,12 @@ def record_policy(
             return np.where(rng.random(len(best)) < noise, action.draw(rng, len(best)), best)
         return np.clip(best + noise * rng.standard_normal(best.shape), -1, 1).astype(np.float32)
 
-    return _record(source, size, seed, act, watch)
+    return _record(source, size, seed, act, watch, bound)
 
 
-def _record(source: EnvSource, size: int, seed: int, act: Policy, watch: Watcher | None) -> Transitions:
+def _record(
+    source: EnvSource, size: int, seed: int, act: Policy, watch: Watcher | None, bound: EpisodeBound
+) -> Transitions:
     require(size >= 2, "dataset_size", f">= 2, got {size}")
     envs = SeededEnvs(source, [seed], num_envs=1, stream="data")
     with closing(envs):
@@ -62,9 +73,15 @@ def _record(source: EnvSource, size: int, seed: int, act: Policy, watch: Watcher
             )
         arrays: dict[str, Any] = {name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()}
         envs.reset_all()
+        last, length, cut = bound.steps(envs.shape.episode_limit), 0, 0
         for step in range(size):
             actions = act(envs.obs.astype(envs.observation.dtype), stream(seed, "data", step), envs.action)
             envs.step(actions)
+            length += 1
+            if length == last and not envs.terminated[0] and not envs.truncated[0]:
+                envs.truncated[0], cut = True, cut + 1
+            if envs.terminated[0] or envs.truncated[0]:
+                length = 0
             for name, row in _row(envs, actions).items():
                 arrays[name][step] = row[0]
             envs.advance()
@@ -72,7 +89,9 @@ def _record(source: EnvSource, size: int, seed: int, act: Policy, watch: Watcher
                 watch(step + 1)
         spaces = space_to_dict(envs.observation.space), space_to_dict(envs.action.space)
     arrays["truncated"][-1] |= ~arrays["terminated"][-1]  # the end of the recording is an end
-    made = Transitions(**arrays, env_id=source.env_id, observation_space=spaces[0], action_space=spaces[1])
+    episodes = int((arrays["terminated"] | arrays["truncated"]).sum())
+    notes = (f"the recording of {source.env_id}: {bound.report(cut, episodes)}",) if cut else ()
+    made = Transitions(**arrays, env_id=source.env_id, observation_space=spaces[0], action_space=spaces[1], notes=notes)
     return check_values(made, f"the recording of {source.env_id}", from_file=False, hint="")
 
 
