@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import hashlib
 import importlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -21,6 +24,7 @@ from typing import Any
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
+import endless_envs  # noqa: F401
 import image_envs  # noqa: F401  registers what the sweeps train on
 import torch
 
@@ -155,7 +159,55 @@ def slow_steps(cut: dict[str, Any]) -> None:
     Session.after_step = patched  # type: ignore[method-assign]
 
 
+def slow_call(cut: dict[str, Any]) -> None:
+    """Not a cut: every call of `function` (`module:name`) leaves a mark and then takes a minute, in C if asked to."""
+    module, _, name = cut["function"].partition(":")
+    *path, last = name.split(".")
+    owner = functools.reduce(getattr, path, importlib.import_module(module))
+    inner, skip = getattr(owner, last), [cut.get("skip", 0)]
+
+    def patched(*arguments: Any, **keywords: Any) -> Any:
+        skip[0] -= 1
+        if skip[0] < 0:
+            Path("mark").touch()
+            if cut.get("in_c"):
+                hashlib.pbkdf2_hmac("sha256", b"", b"", 200_000_000)
+            else:
+                time.sleep(60)
+        return inner(*arguments, **keywords)
+
+    setattr(owner, last, patched)
+
+
+def mark_evaluation(cut: dict[str, Any]) -> None:
+    """Not a cut: leaves a mark at the first step of an evaluation."""
+    inner = SeededEnvs.step
+
+    def patched(envs: SeededEnvs, *arguments: Any) -> None:
+        if envs.stream == "eval_episode":
+            Path("mark").touch()
+        inner(envs, *arguments)
+
+    SeededEnvs.step = patched  # type: ignore[method-assign]
+
+
+def mark_compiler(cut: dict[str, Any]) -> None:
+    """Not a cut: compiles anew, and leaves a mark when a C++ compiler is at work."""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = cut["cache"]
+    inner = subprocess.Popen.__init__
+
+    def patched(process: Any, command: Any, *arguments: Any, **keywords: Any) -> None:
+        inner(process, command, *arguments, **keywords)
+        if ".cpp" in str(command):
+            Path("mark").touch()
+
+    subprocess.Popen.__init__ = patched  # type: ignore[method-assign]
+
+
 CUTS = {
+    "mark_compiler": mark_compiler,
+    "mark_evaluation": mark_evaluation,
+    "slow_call": slow_call,
     "step": at_step,
     "episode_end": at_episode_end,
     "mid_episode": at_mid_episode,
@@ -192,6 +244,10 @@ def child(job: dict[str, Any]) -> None:
     code = 70
     try:
         signal.alarm(LONGEST)
+        # However the tests were started: a shell's background job ignores SIGINT.
+        signal.signal(signal.SIGINT, signal.SIG_IGN if job.get("ignores_sigint") else signal.default_int_handler)
+        if job.get("group"):
+            os.setsid()
         os.chdir(job["cwd"])
         log = os.open("log.txt", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
         os.dup2(log, 1)

@@ -107,7 +107,8 @@ def start_program(words: list[str], cwd: Path, log: Path) -> subprocess.Popen[by
     """`rl-training WORDS` as a process of its own, in its own group, that knows the tests' environments."""
     env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}", "NO_COLOR": "1"}
     with log.open("ab") as output:
-        start = "import image_envs; from rl_training.cli import entry_point; entry_point()"
+        start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # however we were started
+        start += "import image_envs; from rl_training.cli import entry_point; entry_point()"
         command = [sys.executable, "-c", start, *words]
         return subprocess.Popen(command, cwd=cwd, env=env, stdout=output, stderr=output, start_new_session=True)
 
@@ -127,8 +128,11 @@ class Forks:
         self.server.stdin.flush()
         return int(self.server.stdout.readline())
 
-    def start(self, words: list[str], cwd: Path, cut: dict | None = None, control: dict | None = None) -> int:
-        return self._ask({"words": words, "cwd": str(cwd), "cut": cut, "control": control})
+    def start(
+        self, words: list[str], cwd: Path, cut: dict | None = None, control: dict | None = None, **how: Any
+    ) -> int:
+        """`group`: in a process group of its own. `ignores_sigint`: as a background job of a shell."""
+        return self._ask({"words": words, "cwd": str(cwd), "cut": cut, "control": control, **how})
 
     def wait(self, pid: int) -> int:
         return self._ask({"wait": pid})

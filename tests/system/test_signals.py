@@ -56,7 +56,7 @@ def test_a_signal_saves_and_stops(forks, whole, algo: str, number: int, tmp_path
     step = newest_checkpoint(run_dir / "checkpoints")[0].step
     assert 52 <= step < 118
     lines = (tmp_path / "log.txt").read_text().splitlines()
-    assert lines == [f"stopped by signal {int(number)}; saved in {run_dir}"]
+    assert lines == [f"stopped by {number.name}; saved in {run_dir}"]
     assert compare_runs(whole(algo), forks.resume(tmp_path)) == []
 
 
@@ -65,7 +65,7 @@ def test_a_second_signal_leaves_at_once(forks, whole, first: int, second: int, t
     pid = started(forks, ANY, tmp_path, at="slow_save", n=60)
     wait_for(tmp_path / "saving")  # the first of the regular saves
     os.kill(pid, first)
-    time.sleep(0.2)
+    time.sleep(0.5)  # two at once count as one
     began = time.monotonic()
     os.kill(pid, second)
     assert forks.wait(pid) == 128 + second

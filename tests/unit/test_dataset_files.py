@@ -569,10 +569,9 @@ def test_a_handler_that_raises_does_not_raise_within_hdf5(tmp_path: Path) -> Non
 
 @needs_h5py
 @pytest.mark.parametrize("name", ["new.hdf5", "new"])
-def test_ctrl_c_while_writing_leaves_nothing(name: str, tmp_path: Path) -> None:
+def test_ctrl_c_while_writing_leaves_nothing(name: str, tmp_path: Path, ctrl_c: None) -> None:
     noise = np.random.default_rng(0).normal(size=(100_000, 2))
     data = dataclasses.replace(some_transitions(), **rows_of(noise))
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     for delay in (0.005, 0.02, 0.05, 0.1):
         timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):

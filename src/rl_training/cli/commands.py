@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rl_training.cli.data_commands import add_data, add_mending
+from rl_training.cli.data_commands import add_data, add_episode_limit, add_mending
 from rl_training.core.checks import UserError
+from rl_training.core.signals import Stopped
 
 Words = argparse.Namespace
 
@@ -52,6 +53,7 @@ def add_all(subparsers: Any) -> None:
         _add_agent(evaluate)
         evaluate.add_argument("--num-episodes", type=_whole, metavar="N")
         evaluate.add_argument("--env", metavar="ENV", help="another environment, or module:Id")
+        add_episode_limit(evaluate, _whole)
 
     predict = _command(subparsers, "predict", run_predict, "the action for an observation")
     _add_agent(predict)
@@ -63,6 +65,7 @@ def add_all(subparsers: Any) -> None:
     record.add_argument("--output", default="video.webm", metavar="FILE")
     record.add_argument("--episodes", type=_whole, default=1, metavar="N")
     record.add_argument("--env", metavar="ENV", help="another environment, or module:Id")
+    add_episode_limit(record, _whole)
 
     add_data(subparsers, _whole)
     _command(subparsers, "list", run_list, "algorithms and packaged configs")
@@ -200,7 +203,9 @@ def _report_run(words: Words, result: Any) -> int:
 def run_evaluate(words: Words) -> int:
     from rl_training.runtime.workflows import evaluate_checkpoint
 
-    metrics = evaluate_checkpoint(_target(words), words.num_episodes, words.device, env_id=words.env)
+    metrics = evaluate_checkpoint(
+        _target(words), words.num_episodes, words.device, env_id=words.env, episode_limit=words.episode_limit
+    )
     mean, std = metrics["eval_return_mean"], metrics["eval_return_std"]
     text = f"return {mean:.2f} +- {std:.2f} ({metrics['eval_episodes']} episodes)"
     if "eval_d4rl_score" in metrics:
@@ -229,7 +234,9 @@ def run_predict(words: Words) -> int:
 def run_record(words: Words) -> int:
     from rl_training.runtime.workflows import record_checkpoint
 
-    path, returns = record_checkpoint(_target(words), words.output, words.episodes, words.device, env_id=words.env)
+    path, returns = record_checkpoint(
+        _target(words), words.output, words.episodes, words.device, env_id=words.env, episode_limit=words.episode_limit
+    )
     shown = ", ".join(f"{value:.1f}" for value in returns)
     _print(words, {"video": str(path), "returns": returns}, f"video {path} (return {shown})")
     return 0
@@ -275,15 +282,14 @@ def run_demo(words: Words) -> int:
     return 0 if answer["solved"] else 1
 
 
-def exit_code_of(error: Exception) -> int | None:
+def exit_code_of(error: BaseException) -> int | None:
     """What a failed or stopped run exits with; None for anything unforeseen, which keeps its traceback."""
+    if isinstance(error, Stopped):
+        return 128 + error.number
     from rl_training.envs.vector import EnvironmentFailure
     from rl_training.experiment.files import DISK_ERRORS
     from rl_training.runtime.session import TrainingFailure
-    from rl_training.runtime.trainer import Stopped
 
-    if isinstance(error, Stopped):
-        return 128 + error.number
     if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         return 1
     return 1 if isinstance(error, (TrainingFailure, EnvironmentFailure)) else None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import contextlib
 import os
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -13,6 +16,9 @@ from typing import Any, NoReturn
 from rl_training import __version__
 from rl_training.cli import commands
 from rl_training.core.checks import Note, UserError, did_you_mean, nearest
+from rl_training.core.signals import NUMBERS, Stopped, StopSignals, stop_signals
+
+SECONDS_TO_END = 1.0  # after a signal, once everything is saved
 
 PARAMETERS = {"env_id": "env"}  # named otherwise on the command line than in Python
 
@@ -72,6 +78,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         every_text = "utf" in (getattr(stream, "encoding", None) or "") and stream.errors != "strict"
         if hasattr(stream, "reconfigure") and not every_text:
             stream.reconfigure(errors="backslashreplace")  # a path may hold what the terminal cannot show
+    with stop_signals(program=True) as signals:
+        return _run(argv, signals)
+
+
+def _run(argv: Sequence[str] | None, signals: StopSignals) -> int:
     flags: dict[str, str] = {}
     try:
         parser = build_parser()
@@ -83,6 +94,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             return int(arguments.run(arguments) or 0)
+    except Stopped as stop:
+        signals.obeyed = True
+        signals.report(str(stop))
+        return 128 + stop.number
     except SystemExit as leaving:  # --help and --version
         return int(leaving.code or 0)
     except UserError as error:
@@ -129,4 +144,19 @@ def _show_warning(message: Any, category: Any, filename: str, lineno: int, file:
 
 
 def entry_point() -> Any:
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    if code in (128 + number for number in NUMBERS):
+        _end_soon(code)
+    sys.exit(code)
+
+
+def _end_soon(code: int) -> NoReturn:
+    """Python would wait for compilers that are still at work, and take seconds to free what torch has."""
+    last = threading.Timer(SECONDS_TO_END, os._exit, (code,))
+    last.daemon = True
+    last.start()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._dynamo import lookup_backend
+
+from rl_training.core.signals import interruptible
+
+# A signal to the whole group ends Inductor's workers too: that we are about to stop is said elsewhere.
+logging.getLogger("torch._inductor.compile_worker.subproc_pool").setLevel(logging.ERROR)
 
 
 @contextmanager
@@ -50,7 +56,8 @@ def compile_once(function: Callable[..., Any], backend: str = "inductor") -> Cal
         nonlocal direct
         if direct is not None:
             return direct(*inputs)
-        result = compiled(*inputs)
+        with interruptible():  # compiling may take a minute
+            result = compiled(*inputs)
         direct = recorder.direct(inputs, result)
         return result
 

@@ -15,7 +15,8 @@ from rl_training.envs.worker import HEADER, JSON, Layout, RowsFailed, json_frame
 
 # Not `-m`: that would put the current directory before the paths this process imports from.
 PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; del sys.argv[1:]; from rl_training.envs.worker import main; main()"
-SECONDS_TO_CLOSE = 5.0
+SECONDS_TO_CLOSE = 3.0  # a stopped program has five in all
+SECONDS_AFTER_A_CUT = 1.0  # for a step that nobody waits for any more
 
 
 class RemoteTraceback(Exception):

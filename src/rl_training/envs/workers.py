@@ -17,7 +17,7 @@ import numpy as np
 
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.worker import ACTIONS, HEADER, Array, Layout, LocalStepper, RowsFailed, describe, json_frame
-from rl_training.envs.worker_process import SECONDS_TO_CLOSE, WorkerProcess
+from rl_training.envs.worker_process import SECONDS_AFTER_A_CUT, SECONDS_TO_CLOSE, WorkerProcess
 
 
 class CannotUseWorkers(Exception):
@@ -141,7 +141,7 @@ class WorkerStepper:
     def close(self) -> None:
         for worker in self.workers:
             worker.hang_up(politely=not self._exchanging)
-        deadline = time.monotonic() + SECONDS_TO_CLOSE
+        deadline = time.monotonic() + (SECONDS_AFTER_A_CUT if self._exchanging else SECONDS_TO_CLOSE)
         for worker in self.workers:
             worker.wait_or_kill(max(deadline - time.monotonic(), 0.0))
         self.workers = []

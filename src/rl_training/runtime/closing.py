@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,41 +11,58 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rl_training.core.checks import UserError
+from rl_training.core.checks import Note, UserError
 from rl_training.core.rng import episode_seed
+from rl_training.core.signals import interruptible
 from rl_training.envs.factory import Env, EnvSource
+from rl_training.envs.wrappers import episode_limit
 from rl_training.experiment.report import write_report
 from rl_training.experiment.video import write_video
 from rl_training.runtime.agents import Agent, load_agent
+from rl_training.runtime.episode_bound import EpisodeBound
 from rl_training.runtime.session import Session
 
 MOST_FRAMES = 1500
 Frame = NDArray[np.uint8]
 
 
-def record_video(agent: Agent, source: EnvSource, path: Path, episodes: int = 1) -> tuple[Path, list[float]]:
-    """Greedy episodes, rendered headless. Returns the file and the returns."""
+def record_video(
+    agent: Agent, source: EnvSource, path: Path, episodes: int = 1, bound: EpisodeBound | None = None
+) -> tuple[Path, list[float]]:
+    """Greedy episodes, rendered headless. Returns the file and the returns; warns of episodes that were cut."""
+    bound = bound or EpisodeBound.of(agent.config)
     try:
         env = source.for_evaluation().make(render_mode="rgb_array")
     except UserError as error:
         raise UserError(f"{source.env_id} cannot be rendered: {error}") from error
     fps = int(env.metadata.get("render_fps") or 30)
-    returns: list[float] = []
+    returns, cut = list[float](), list[int]()
     try:
-        return write_video(_frames(agent, env, episodes, returns, source.env_id), path, fps), returns
+        frames = _frames(agent, env, episodes, returns, source.env_id, bound.steps(episode_limit(env)), cut)
+        written = write_video(frames, path, fps)
+        if cut:
+            warnings.warn(f"{path.name}: {bound.report(len(cut), episodes)}", Note, stacklevel=2)
+        return written, returns
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from error
     finally:
         env.close()
 
 
-def _frames(agent: Agent, env: Env, episodes: int, returns: list[float], name: str) -> Iterator[Frame]:
+def _frames(
+    agent: Agent, env: Env, episodes: int, returns: list[float], name: str, last: int | None, cut: list[int]
+) -> Iterator[Frame]:
+    """Frame after frame; `returns` is filled meanwhile, and `cut` with the episodes that were cut at step `last`."""
     left = MOST_FRAMES
     for episode in range(episodes):
         obs, _ = env.reset(seed=episode_seed(agent.learner.seeds[0], "video", 0, episode))
-        total, done = 0.0, False
+        total, done, steps = 0.0, False, 0
         yield _render(env, name)
         while not done:
+            if steps == last:
+                cut.append(episode)
+                break
+            steps += 1
             obs, reward, terminated, truncated, _ = env.step(agent.predict(obs))
             total, done, left = total + float(reward), bool(terminated or truncated), left - 1
             if left > 0:  # beyond that the episode is played to its end, for its return, and not filmed
@@ -69,13 +87,15 @@ def write_video_and_report(session: Session) -> None:
         try:
             best = run_dir / "agents" / f"seed_{seed}_best.safetensors"
             final = run_dir / "agents" / f"seed_{seed}_final.safetensors"
-            agent = load_agent(best if best.exists() else final)
-            record_video(agent, session.source, run_dir / "video.webm")
+            with interruptible():
+                agent = load_agent(best if best.exists() else final)
+                record_video(agent, session.source, run_dir / "video.webm")
         except Exception as error:  # an environment may raise anything when it is rendered
             _say(f"no video: {error}")
     if session.config.report:
         try:
-            write_report(run_dir)
+            with interruptible():
+                write_report(run_dir)
         except Exception as error:
             _say(f"no report: {error}")
 

@@ -11,9 +11,11 @@ import numpy as np
 
 from rl_training.algorithms.base import Learner
 from rl_training.core.d4rl import normalized_score
+from rl_training.core.signals import Stopped, StopSignals, interruptible
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.vector import SeededEnvs
 from rl_training.runtime.choices import cores
+from rl_training.runtime.episode_bound import DEFAULT_BOUND, EpisodeBound
 
 Guard = Callable[[SeededEnvs], AbstractContextManager[object]]
 LARGEST_BATCH = 32  # episodes of one seed played at the same time
@@ -26,10 +28,14 @@ class Evaluation:
 
     returns: list[float]
     lengths: list[int]
+    cut: int = 0  # episodes that ended at the bound
 
     @property
     def mean(self) -> float:
         return float(np.mean(self.returns))
+
+    def metrics(self) -> dict[str, float]:
+        return {"eval/mean_reward": self.mean, "eval/mean_ep_length": float(np.mean(self.lengths))}
 
 
 def evaluate(
@@ -39,20 +45,55 @@ def evaluate(
     episodes: int,
     first_episode: int,
     guard: Guard = nullcontext,
+    bound: EpisodeBound = DEFAULT_BOUND,
 ) -> list[Evaluation]:
     """`episodes` episodes for each seed; the same seeds and `first_episode` give the same episodes."""
     parts: list[list[Evaluation]] = []
     for start in range(0, episodes, LARGEST_BATCH):
         count = min(LARGEST_BATCH, episodes - start)
-        parts.append(_play(learner, source, seeds, count, first_episode + start, guard))
+        parts.append(_play(learner, source, seeds, count, first_episode + start, guard, bound))
     return [
-        Evaluation([r for part in parts for r in part[k].returns], [n for part in parts for n in part[k].lengths])
-        for k in range(len(seeds))
+        Evaluation(
+            [value for one in of_seed for value in one.returns],
+            [length for one in of_seed for length in one.lengths],
+            sum(one.cut for one in of_seed),
+        )
+        for of_seed in zip(*parts, strict=True)
     ]
 
 
+def evaluate_until_stopped(
+    learner: Learner,
+    source: EnvSource,
+    seeds: Sequence[int],
+    episodes: int,
+    step: int,
+    guard: Guard,
+    bound: EpisodeBound,
+    signals: StopSignals,
+    note: Callable[[str], None],
+) -> list[Evaluation] | None:
+    """The evaluation at a step of training; None if a signal cut it. Tells of episodes that were cut."""
+    try:
+        with interruptible():
+            results = evaluate(learner, source, seeds, episodes, step, guard, bound)
+    except Stopped:
+        signals.obeyed = True
+        return None
+    cut = sum(one.cut for one in results)
+    if cut:
+        note(f"evaluation at step {step}: {bound.report(cut, episodes * len(seeds))}")
+    return results
+
+
 def _play(
-    learner: Learner, source: EnvSource, seeds: Sequence[int], episodes: int, first_episode: int, guard: Guard
+    learner: Learner,
+    source: EnvSource,
+    seeds: Sequence[int],
+    episodes: int,
+    first_episode: int,
+    guard: Guard,
+    bound: EpisodeBound,
 ) -> list[Evaluation]:
     """One episode in each of `episodes` environments per seed; finished rows are masked."""
     rows = len(seeds) * episodes
@@ -63,15 +104,16 @@ def _play(
         envs.reset_all()
         returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)
         active = np.ones(envs.size, np.bool_)
-        while active.any():
+        last = bound.steps(envs.shape.episode_limit)
+        while active.any() and (last is None or lengths.max() < last):
             actions = learner.act_greedy(envs.obs.reshape(len(seeds), episodes, *envs.obs.shape[1:]))
             envs.step(actions.reshape(envs.size, *actions.shape[2:]), active)
             returns[active] += envs.rewards[active]
             lengths[active] += 1
             active &= ~(envs.terminated | envs.truncated)
             envs.obs, envs.next_obs = envs.next_obs, envs.obs
-        by_seed = zip(returns.reshape(len(seeds), -1), lengths.reshape(len(seeds), -1), strict=True)
-        return [Evaluation(r.tolist(), n.tolist()) for r, n in by_seed]
+        by_seed = (array.reshape(len(seeds), -1) for array in (returns, lengths, active))
+        return [Evaluation(r.tolist(), n.tolist(), int(cut.sum())) for r, n, cut in zip(*by_seed, strict=True)]
 
 
 def evaluation_summary(env_id: str, evaluations: Sequence[Evaluation], best: Sequence[float]) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class RunState:
     added: int = setting(must=at_least(0))
     episodes: tuple[int, ...] = setting(must=at_least(0))
     last_evaluation_step: int = setting(must=at_least(-1))
+    evaluation_due: bool = False
     unlogged: tuple[int, ...] = setting((), at_least(0))
 
 

@@ -45,6 +45,10 @@ class Saver:
         self._pool = ThreadPoolExecutor(THREADS)
         self._rotation: Future[None] | None = None
 
+    @property
+    def newest_step(self) -> int | None:
+        return self.newest.step if self.newest is not None else None
+
     def save(
         self, step: int, state: dict[str, Any], agent: Agent, envs: SeededEnvs | None, replay: ReplayBuffer | None
     ) -> Checkpoint | None:

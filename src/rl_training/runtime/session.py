@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rl_training.core.schedules import Every
+from rl_training.core.signals import StopSignals
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.vector import LONGEST_LOG, SeededEnvs
@@ -22,11 +23,11 @@ from rl_training.experiment.progress import Progress
 from rl_training.experiment.runs import RunRecord
 from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback, callback_name
+from rl_training.runtime.episode_bound import EpisodeBound
 from rl_training.runtime.episodes import EpisodeStatistics
-from rl_training.runtime.evaluate import Evaluation, Guard, evaluate, evaluation_summary
+from rl_training.runtime.evaluate import Evaluation, Guard, evaluate_until_stopped, evaluation_summary
 from rl_training.runtime.nonfinite import seeds_gone_bad
 from rl_training.runtime.saving import BestAgents, Saver
-from rl_training.runtime.signals import StopSignals
 
 
 class TrainingFailure(Exception):
@@ -73,7 +74,7 @@ class Session:
         self.episodes = EpisodeStatistics(len(self.seeds), config.num_envs)
         self.best: list[float | None] = [None] * len(self.seeds)
         self.last_evaluation: list[Evaluation] | None = None
-        self.last_evaluation_step = -1
+        self.last_evaluation_step, self.evaluation_due = -1, False  # due: cut by a signal, repeated on resume
         self.failed: dict[str, dict[str, Any]] = {}
         self.stop_reason: str | None = None
         offsets = {"metrics": 0, "evaluations": 0}
@@ -137,7 +138,7 @@ class Session:
             self.checkpoint()
         self._call("on_step")
         if self.signals.received is not None:
-            self.stop_reason = "signal"
+            self.signals.obeyed, self.stop_reason = True, "signal"
         self.display.update(self.step, {})
 
     # --- logs --------------------------------------------------------------------------------------------------------
@@ -192,20 +193,17 @@ class Session:
     # --- evaluation --------------------------------------------------------------------------------------------------
     def evaluate(self) -> None:
         self.check_finite()
-        episodes = self.config.eval_episodes
-        results = evaluate(self.learner, self.source, self.seeds, episodes, self.step, self.guard)
+        play = (self.learner, self.source, self.seeds, self.config.eval_episodes, self.step, self.guard)
+        results = evaluate_until_stopped(*play, EpisodeBound.of(self.config), self.signals, self.display.note)
+        self.evaluation_due = results is None
+        if results is None:
+            self.stop_reason = "signal"
+            return
         self.last_evaluation, self.last_evaluation_step = results, self.step
         for index, (seed, one) in enumerate(zip(self.seeds, results, strict=True)):
-            self.evaluations_log.write(
-                {"step": self.step, "seed": seed, "returns": one.returns, "lengths": one.lengths}
-            )
-            row = {
-                "step": self.step,
-                "seed": seed,
-                "eval/mean_reward": one.mean,
-                "eval/mean_ep_length": float(np.mean(one.lengths)),
-            }
-            self._write(self.metrics_log, row)
+            row = {"step": self.step, "seed": seed}
+            self.evaluations_log.write({**row, "returns": one.returns, "lengths": one.lengths})
+            self._write(self.metrics_log, {**row, **one.metrics()})
             best = self.best[index]
             if str(seed) not in self.failed and (best is None or one.mean > best):
                 self.best[index] = one.mean
@@ -245,6 +243,7 @@ class Session:
             # A best agent that is not on the disk does not count: a resumed run finds its own.
             "best": [None if s in self.best_agents.waiting else b for s, b in zip(self.seeds, self.best, strict=True)],
             "failed": self.failed,
+            "evaluation_due": self.evaluation_due,
             "last_evaluation_step": self.last_evaluation_step,
             "last_evaluation": [[one.returns, one.lengths] for one in self.last_evaluation or []],
             "offsets": {"metrics": self.metrics_log.offset, "evaluations": self.evaluations_log.offset},
@@ -258,6 +257,7 @@ class Session:
         self.episodes.forget(self.envs.lost if self.envs is not None else ())
         self.best, self.failed = list(state["best"]), dict(state["failed"])
         self.last_evaluation_step = int(state["last_evaluation_step"])
+        self.evaluation_due = bool(state["evaluation_due"]) and self.evaluates
         evaluations = [Evaluation(returns, lengths) for returns, lengths in state["last_evaluation"]]
         self.last_evaluation = evaluations or None
         return dict(state["offsets"])
@@ -272,20 +272,21 @@ class Session:
 
     def start(self) -> None:
         self._call("on_start")
+        if self.evaluation_due and self.running():
+            self.evaluate()
 
     def end(self) -> None:
         """The last evaluation, checkpoint and agents of a run that came to its end or was told to stop."""
-        finished = self.step >= self.total
-        if finished and self.gradient_steps:
+        was_due = self.evaluation_due
+        if self.step >= self.total and self.gradient_steps:
             self.check_finite()
-        if finished and self.evaluates and self.last_evaluation_step != self.step:
+        if self.step >= self.total and self.evaluates and self.last_evaluation_step != self.step:
             self.evaluate()
-        if self.saver.newest is None or self.saver.newest.step != self.step:
+        if self.saver.newest_step != self.step or was_due != self.evaluation_due:
             self.checkpoint()
-        if self.saver.newest is None or self.saver.newest.step != self.step:
-            raise TrainingFailure(
-                f"the last checkpoint could not be written; what was saved before is in {self.run_dir}"
-            )
+        if self.saver.newest_step != self.step:
+            kept = f"what was saved before is in {self.run_dir}"
+            raise TrainingFailure(f"the last checkpoint could not be written; {kept}")
         self.best_agents.write()
         self.agent.step = self.step
         for index, seed in enumerate(self.seeds):

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError
+from rl_training.core.signals import Stopped, active_signals, interruptible, stoppable, uninterrupted
 from rl_training.core.types import TrainResult
 from rl_training.data.memory import Dataset
 from rl_training.data.offline_dataset import ResidentData
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvFactory, EnvSource
-from rl_training.envs.vector import SeededEnvs
+from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
 from rl_training.experiment.checkpoint_writing import remove_leftovers, remove_newer
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.config import TrainConfig
@@ -24,8 +26,9 @@ from rl_training.experiment.runs import CAN_BE_ASKED, RunLock, RunRecord, create
 from rl_training.runtime.agents import Agent
 from rl_training.runtime.callbacks import Callback, Callbacks, as_callbacks
 from rl_training.runtime.choices import Choices, choose
-from rl_training.runtime.closing import write_video_and_report
 from rl_training.runtime.datasets import with_dataset
+from rl_training.runtime.ending import conclude, mark_stopped, stopped_half_way
+from rl_training.runtime.episode_bound import EpisodeBound
 from rl_training.runtime.failures import recorded_failures, report_hang
 from rl_training.runtime.fitting import (
     check_data_memory,
@@ -39,8 +42,7 @@ from rl_training.runtime.off_policy import run_off_policy
 from rl_training.runtime.offline import OfflineData, observation_statistics, prepare_offline, run_offline
 from rl_training.runtime.run_state import check_metrics
 from rl_training.runtime.saving import Saver, restore
-from rl_training.runtime.session import Session, TrainingFailure
-from rl_training.runtime.signals import StopSignals
+from rl_training.runtime.session import Session
 from rl_training.runtime.start_weights import check_start, keep_start, load_start, settle_start
 from rl_training.runtime.storage import check_learner_memory, check_memory, disk_note, make_replay
 from rl_training.runtime.watchdog import Watchdog
@@ -58,14 +60,6 @@ class TrainFunction(Protocol):
         dataset: Dataset | None = None,
         start: Agent | None = None,
     ) -> TrainResult: ...
-
-
-class Stopped(Exception):
-    """A signal asked the run to stop: it was saved and can be resumed."""
-
-    def __init__(self, number: int, result: TrainResult) -> None:
-        super().__init__(f"stopped by signal {number}; saved in {result.run_dir}")
-        self.number, self.result = number, result
 
 
 def trainer_for(*classes: type[Learner]) -> TrainFunction:
@@ -89,6 +83,7 @@ def trainer_for(*classes: type[Learner]) -> TrainFunction:
     return train_one
 
 
+@stoppable
 def train(
     config: TrainConfig,
     run_suffix: str | None = None,
@@ -104,7 +99,8 @@ def train(
     config, cls, settings = with_task_defaults(with_dataset(config, dataset))
     config, agent = settle_start(config, start)
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
-    offline = prepare_offline(settings, source, dataset) if isinstance(settings, OfflineSettings) else None
+    bound = EpisodeBound.of(config)
+    offline = prepare_offline(settings, source, dataset, bound) if isinstance(settings, OfflineSettings) else None
     checked = offline or check_environment(source)
     shape = checked.shape
     weights = check_fit(cls, shape, config.env_id, settings)
@@ -115,23 +111,31 @@ def train(
     if offline is not None:
         check_data_memory(offline.dataset, choices.device)
     check_start(agent, cls, shape, settings, config.env_id)
-    run_dir = create_run_dir(config, run_suffix)
-    lock = RunLock(run_dir)
-    lock.acquire()
+    run_dir, lock, record = _open_run(config, run_suffix, choices, agent)
     try:
-        keep_start(agent, run_dir)
-        record = RunRecord.create(run_dir, config, choices.to_dict(), choices.promises)
         if _plays(settings) and not checked.replays_exactly:
             record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
         with recorded_failures(run_dir, record):
             session = _execute(
                 config, cls, settings, source, run_dir, record, choices, hooks, show_progress, offline=offline
             )
-        return _conclude(session)
+        return conclude(session, session.signals)
     finally:
         lock.release()
 
 
+@uninterrupted
+def _open_run(
+    config: TrainConfig, run_suffix: str | None, choices: Choices, start: Agent | None
+) -> tuple[Path, RunLock, RunRecord]:
+    run_dir = create_run_dir(config, run_suffix)
+    lock = RunLock(run_dir)
+    lock.acquire()
+    keep_start(start, run_dir)
+    return run_dir, lock, RunRecord.create(run_dir, config, choices.to_dict(), choices.promises)
+
+
+@stoppable
 def resume(
     checkpoint: Checkpoint | None,
     config: TrainConfig,
@@ -148,7 +152,8 @@ def resume(
     hooks = as_callbacks(callbacks)
     cls, settings = parse_settings(config)
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
-    offline = prepare_offline(settings, source, dataset) if isinstance(settings, OfflineSettings) else None
+    bound = EpisodeBound.of(config)
+    offline = prepare_offline(settings, source, dataset, bound) if isinstance(settings, OfflineSettings) else None
     lock = RunLock(run_dir)
     lock.acquire()
     try:
@@ -173,11 +178,12 @@ def resume(
                 config, cls, settings, source, run_dir, record, choices, hooks, show_progress,
                 resumed=checkpoint, notes=[*notes, *([rounding] if rounding else [])], offline=offline, begun=begun,
             )  # fmt: skip
-        return _conclude(session)
+        return conclude(session, session.signals)
     finally:
         lock.release()
 
 
+@uninterrupted
 def _execute(
     config: TrainConfig,
     cls: type[Learner],
@@ -196,37 +202,42 @@ def _execute(
     device = choices.apply()
     session: Session | None = None
     envs, replay = None, None
-    if _plays(settings):
-        envs = SeededEnvs(
-            source, config.seed_list, config.num_envs, workers=choices.workers, timeout=config.env_timeout
-        )
-    home = offline or envs
-    assert home is not None
+    signals = active_signals()
+    signals.on_give_up = partial(mark_stopped, record)
     try:
+        if _plays(settings):
+            with interruptible():
+                envs = SeededEnvs(
+                    source, config.seed_list, config.num_envs, workers=choices.workers, timeout=config.env_timeout
+                )
+        home = offline or envs
+        assert home is not None
         if resumed is not None:
             check_same_spaces(resumed, home.observation, home.action, any_bounds=offline is not None)
         if resumed is not None and envs is not None:
             check_memory(config, settings, home.shape, choices.device)
-        learner = cls.create(home.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
-        if envs is not None:
-            replay = make_replay(config, settings, envs.shape, device)
-        data = ResidentData(offline.dataset, device) if offline is not None else None
+        with interruptible():
+            learner = cls.create(home.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
+            if envs is not None:
+                replay = make_replay(config, settings, envs.shape, device)
+            data = ResidentData(offline.dataset, device) if offline is not None else None
         agent = Agent(config, learner, home.observation, home.action)
         room = disk_note(run_dir, config.keep_checkpoints, learner, replay, resumed)
 
         def guard(watched: SeededEnvs) -> Watchdog:
             return Watchdog(watched, lambda hang: report_hang(hang, run_dir, record))
 
-        with StopSignals() as signals, guard(envs) if envs is not None else nullcontext():
-            exact = resumed is None or restore(resumed, learner, envs, replay)
-            if resumed is not None and data is not None:
-                check_metrics(resumed, learner, data)
-            if resumed is None and envs is not None:
-                envs.reset_all()
-            if resumed is None and offline is not None and settings.normalize_observations:
-                learner.fix_observations(*observation_statistics(offline.dataset))
-            if resumed is None:
-                load_start(config, run_dir, learner)
+        with guard(envs) if envs is not None else nullcontext():
+            with interruptible():
+                exact = resumed is None or restore(resumed, learner, envs, replay)
+                if resumed is not None and data is not None:
+                    check_metrics(resumed, learner, data)
+                if resumed is None and envs is not None:
+                    envs.reset_all()
+                if resumed is None and offline is not None and settings.normalize_observations:
+                    learner.fix_observations(*observation_statistics(offline.dataset))
+                if resumed is None:
+                    load_start(config, run_dir, learner)
             if resumed is not None:
                 remove_newer(run_dir / "checkpoints", resumed.step)
             # Where the replay had to end an episode that could not be brought back, it is not what was saved.
@@ -238,10 +249,11 @@ def _execute(
             )  # fmt: skip
             if begun is not None:
                 record.begin(**begun)
+            has_limit = offline.has_time_limit if offline else home.shape.episode_limit is not None
             notices = [
                 *notes,
                 *(offline.notices if offline else ()),
-                *starting_notices(config, settings, choices, record, envs),
+                *starting_notices(config, settings, choices, record, envs, has_limit),
                 *([room] if room else ()),
             ]
             if not exact:
@@ -258,6 +270,16 @@ def _execute(
             if envs is not None and replay is not None:
                 run_off_policy(session, envs, replay, mixed)
             session.end()
+    except Stopped as stop:
+        signals.obeyed = True
+        stopped_half_way(stop, run_dir, record, session.saver.newest if session else resumed)
+        raise
+    except EnvironmentFailure as failure:
+        if signals.received is None:
+            raise
+        cut = Stopped.by(signals.received)  # its own child processes received the signal too
+        stopped_half_way(cut, run_dir, record, session.saver.newest if session else resumed)
+        raise cut from failure
     finally:
         if session is not None:
             session.close()
@@ -274,22 +296,3 @@ def _plays(settings: OffPolicySettings) -> bool:
 def _note(session: Session | None, text: str) -> None:
     if session is not None:
         session.display.note(text)
-
-
-def _conclude(session: Session) -> TrainResult:
-    assert session.saver.newest is not None
-    metrics: dict[str, Any] = {
-        "global_step": session.step,
-        "gradient_steps": session.gradient_steps,
-        **session.evaluation_metrics(),
-    }
-    result = TrainResult(session.run_dir, session.saver.newest.path, metrics)
-    finished = session.step >= session.total
-    session.record.end("finished" if finished else "stopped", metrics=metrics)
-    if finished:
-        write_video_and_report(session)
-    if session.signals.received is not None and not finished:
-        raise Stopped(session.signals.received, result)
-    if session.failed:
-        raise TrainingFailure(f"failed seeds: {', '.join(session.failed)}; the others finished in {session.run_dir}")
-    return result

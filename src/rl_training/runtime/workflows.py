@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from rl_training.algorithms.offline import OfflineSettings, settled_path
-from rl_training.core.checks import UserError, require
+from rl_training.core.checks import Note, UserError, require
 from rl_training.core.d4rl import normalized_score
+from rl_training.core.signals import Stopped, stoppable
 from rl_training.core.types import TrainResult
 from rl_training.data.loaders import NoSuchData
 from rl_training.data.memory import Dataset
@@ -28,6 +30,7 @@ from rl_training.runtime.agents import Agent, agent_from_checkpoint, find_checkp
 from rl_training.runtime.callbacks import Callbacks, as_callbacks
 from rl_training.runtime.choices import choose
 from rl_training.runtime.closing import record_video
+from rl_training.runtime.episode_bound import EpisodeBound
 from rl_training.runtime.evaluate import FRESH_EPISODES, evaluate
 from rl_training.runtime.fitting import check_agent, parse_settings
 from rl_training.runtime.start_weights import START
@@ -46,21 +49,33 @@ def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvF
 
 
 def evaluate_agent(
-    agent: Agent, source: EnvSource, num_episodes: int | None, first_episode: int = FRESH_EPISODES
+    agent: Agent,
+    source: EnvSource,
+    num_episodes: int | None,
+    first_episode: int = FRESH_EPISODES,
+    episode_limit: int | None = None,
 ) -> dict[str, Any]:
-    """As many episodes as its config says, where none are asked for."""
+    """As many episodes as its config says, where none are asked for; each cut at `episode_limit` steps.
+
+    Without that, the config's `eval_episode_limit` holds where the environment has no time limit.
+    """
+    bound = EpisodeBound.of(agent.config, episode_limit)
     if num_episodes is None:
         num_episodes = agent.config.eval_episodes or 5
     require(num_episodes >= 1, "num_episodes", f">= 1, got {num_episodes}")
     check_agent(agent.shape, source)
     seeds = agent.learner.seeds
-    results = evaluate(agent.learner, source, seeds, num_episodes, first_episode)
+    results = evaluate(agent.learner, source, seeds, num_episodes, first_episode, bound=bound)
     returns = [value for one in results for value in one.returns]
     metrics: dict[str, Any] = {
         "eval_return_mean": float(np.mean(returns)),
         "eval_return_std": float(np.std(returns)),
         "eval_episodes": len(returns),
     }
+    cut = sum(one.cut for one in results)
+    if cut:
+        metrics["eval_episodes_cut"] = cut
+        warnings.warn(f"evaluation: {bound.report(cut, len(returns))}", Note, stacklevel=2)
     score = normalized_score(source.env_id, metrics["eval_return_mean"])
     if score is not None:
         metrics["eval_d4rl_score"] = score
@@ -79,11 +94,12 @@ def evaluate_checkpoint(
     *,
     env_id: str | None = None,
     env_factory: EnvFactory | None = None,
+    episode_limit: int | None = None,
 ) -> dict[str, Any]:
     """Fresh episodes with the greedy policy of an agent file, a checkpoint or a run's newest checkpoint."""
     agent = load_agent(path, device)
     source = env_source(agent.config, env_id, env_factory)
-    return evaluate_agent(agent, source, num_episodes)
+    return evaluate_agent(agent, source, num_episodes, episode_limit=episode_limit)
 
 
 def predict_checkpoint(path: str | Path, obs: Any, deterministic: bool = True, device: str = "auto") -> Any:
@@ -98,13 +114,16 @@ def record_checkpoint(
     *,
     env_id: str | None = None,
     env_factory: EnvFactory | None = None,
+    episode_limit: int | None = None,
 ) -> tuple[Path, list[float]]:
     """Film an agent file, a checkpoint or a run's newest checkpoint."""
     require(episodes >= 1, "episodes", f">= 1, got {episodes}")
     agent = load_agent(path, device)
-    return record_video(agent, env_source(agent.config, env_id, env_factory), Path(video), episodes)
+    bound = EpisodeBound.of(agent.config, episode_limit)
+    return record_video(agent, env_source(agent.config, env_id, env_factory), Path(video), episodes, bound)
 
 
+@stoppable
 def resume_training(
     path: str | Path,
     total_timesteps: int | None = None,
@@ -184,6 +203,9 @@ def resume_training(
             shutil.rmtree(run_dir, ignore_errors=True)
             reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror
             raise UserError(f"{home}: cannot be copied to {run_dir} ({reason})") from error
+        except Stopped:
+            shutil.rmtree(run_dir, ignore_errors=True)
+            raise
         if record is None and checkpoint is not None:
             notes = [*notes, "a checkpoint away from its run: its rows and agents so far are not there"]
     try:
@@ -198,7 +220,7 @@ def resume_training(
             force=force,
             dataset=dataset,
         )
-    except UserError as error:
+    except (UserError, Stopped) as error:
         if run_dir != home and "asked" not in RunRecord.read(run_dir).values:  # refused before it went on
             shutil.rmtree(run_dir, ignore_errors=True)
         if isinstance(error, NoSuchData):
@@ -247,10 +269,11 @@ def _online(config: TrainConfig, step: int, total_timesteps: int | None, env_id:
 
 
 def _never_saved(path: Path) -> bool:
-    """A run killed so early that it has its record and no checkpoint; one whose checkpoints were deleted is another."""
+    """A run cut so early that it has its record and no checkpoint; one whose checkpoints were deleted is another."""
     if not (path / "run.json").exists() or list_checkpoints(path / "checkpoints"):
         return False
-    return bool(RunRecord.read(path).values["status"] in ("running", "failed"))
+    values = RunRecord.read(path).values
+    return values["status"] in ("running", "failed") or (values["status"] == "stopped" and not values["metrics"])
 
 
 def _found_run(target: Path, config: TrainConfig, checkpoint: Checkpoint) -> Checkpoint:

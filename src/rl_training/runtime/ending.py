@@ -1,0 +1,52 @@
+"""The end of a run: finished or stopped, what its record says of it, and what an exception tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rl_training.core.signals import Stopped, StopSignals
+from rl_training.core.types import TrainResult
+from rl_training.experiment.checkpointing import Checkpoint
+from rl_training.experiment.runs import RunRecord
+from rl_training.runtime.closing import write_video_and_report
+from rl_training.runtime.session import Session, TrainingFailure
+
+
+def conclude(session: Session, signals: StopSignals) -> TrainResult:
+    assert session.saver.newest is not None
+    metrics: dict[str, Any] = {
+        "global_step": session.step,
+        "gradient_steps": session.gradient_steps,
+        **session.evaluation_metrics(),
+    }
+    result = TrainResult(session.run_dir, session.saver.newest.path, metrics)
+    finished = session.step >= session.total and not session.evaluation_due
+    session.record.end("finished" if finished else "stopped", metrics=metrics)
+    if finished:
+        try:
+            write_video_and_report(session)
+        except Stopped as stop:
+            signals.obeyed = True
+            stop.describe(f"; the run is finished in {result.run_dir}, its video or report is missing", result)
+            raise
+    if signals.received is not None and not finished:
+        raise Stopped.by(signals.received, f"; saved in {result.run_dir}", result)
+    if session.failed:
+        raise TrainingFailure(f"failed seeds: {', '.join(session.failed)}; the others finished in {session.run_dir}")
+    return result
+
+
+def stopped_half_way(stop: Stopped, run_dir: Path, record: RunRecord, newest: Checkpoint | None) -> None:
+    """Something was half done, so nothing new was saved: the run stands where its newest checkpoint is."""
+    mark_stopped(record)
+    if newest is None:
+        stop.describe(f" before the first checkpoint; resume starts {run_dir} again")
+    else:
+        result = TrainResult(run_dir, newest.path, {"global_step": newest.step})
+        stop.describe(f"; {run_dir} is as it was saved at step {newest.step}", result)
+
+
+def mark_stopped(record: RunRecord) -> None:
+    if record.values["status"] == "running":  # else it was not begun, and is what it was
+        record.end("stopped")

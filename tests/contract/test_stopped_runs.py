@@ -1,0 +1,97 @@
+"""Ctrl-C and SIGTERM in Python: exceptions that nobody swallows, which tell what was saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from rl_training import DQN
+from rl_training.core.signals import Stopped
+from rl_training.envs.vector import EnvironmentFailure
+from rl_training.runtime import trainer
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.workflows import resume_training
+
+pytestmark = pytest.mark.usefixtures("ctrl_c")
+
+
+class Signal(Callback):
+    """Sends this process a signal at one step."""
+
+    def __init__(self, number: int, step: int) -> None:
+        self.number, self.step = number, step
+
+    def on_step(self, session) -> None:
+        if session.step == self.step:
+            os.kill(os.getpid(), self.number)
+
+
+def status(run_dir: Path) -> str:
+    return str(json.loads((run_dir / "run.json").read_text())["status"])
+
+
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_in_python_is_no_exception_and_tells_what_was_saved(
+    number: signal.Signals, kind: type, quick_config, tmp_path: Path, capsys
+) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(kind) as caught:
+        try:
+            DQN(quick_config("dqn", tmp_path)).learn(callbacks=[Signal(number, 70)], show_progress=False)
+        except Exception:
+            pytest.fail("swallowed")
+    stop = caught.value
+    (run_dir,) = tmp_path.iterdir()
+    assert isinstance(stop, Stopped) and stop.result is not None
+    assert str(stop) == f"stopped by {number.name}; saved in {run_dir}"
+    assert (stop.result.run_dir, stop.result.checkpoint_path.name) == (run_dir, "step_000000000070")
+    assert status(run_dir) == "stopped" and signal.getsignal(number) is before
+    # Python shows a KeyboardInterrupt with its message; a SystemExit ends a program without a word.
+    assert capsys.readouterr().err.splitlines() == ([str(stop)] if kind is SystemExit else [])
+    assert resume_training(run_dir, show_progress=False).metrics["global_step"] == 120
+
+
+def test_a_second_run_in_the_same_interpreter_is_not_stopped(quick_config, tmp_path: Path) -> None:
+    config = quick_config("dqn", tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(config, callbacks=[Signal(signal.SIGINT, 70)], show_progress=False)
+    assert trainer.train(config, show_progress=False).metrics["global_step"] == 120
+
+
+def test_an_environment_that_the_same_signal_broke_is_stopped_and_not_failed(
+    quick_config, tmp_path: Path, monkeypatch
+) -> None:
+    """A terminal's Ctrl-C reaches the processes that an environment has started, too."""
+
+    def broken(session, *_: object) -> None:
+        while session.step < 60:
+            session.step += 1
+        session.checkpoint()
+        os.kill(os.getpid(), signal.SIGINT)
+        raise EnvironmentFailure("the simulator is gone", {})
+
+    monkeypatch.setattr(trainer, "run_off_policy", broken)
+    with pytest.raises(KeyboardInterrupt, match="is as it was saved at step 60") as caught:
+        trainer.train(quick_config("dqn", tmp_path), show_progress=False)
+    (run_dir,) = tmp_path.iterdir()
+    assert status(run_dir) == "stopped" and not (run_dir / "crash.json").exists()
+    assert caught.value.result.checkpoint_path.name == "step_000000000060"  # type: ignore[attr-defined]
+
+
+def test_a_resume_into_another_folder_that_is_stopped_at_once_leaves_nothing(
+    quick_config, tmp_path: Path, monkeypatch
+) -> None:
+    done = trainer.train(quick_config("dqn", tmp_path / "first"), show_progress=False)
+
+    def interrupt(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        pytest.fail("not stopped")
+
+    monkeypatch.setattr(trainer, "make_replay", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        resume_training(done.run_dir, 150, tmp_path / "second", show_progress=False)
+    assert list((tmp_path / "second").iterdir()) == [] and status(done.run_dir) == "finished"
