@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rl_training.engine.groups import Layout
+from rl_training.models.parts import square_root
 
 BETAS = (0.9, 0.999)
 
@@ -24,8 +25,8 @@ def adam_(flat: Tensor, grad: Tensor, mean: Tensor, square: Tensor, powers: Tens
     mean.lerp_(grad, 1 - BETAS[0])
     square.mul_(BETAS[1]).addcmul_(grad, grad, value=1 - BETAS[1])
     step_size = (rate / (1 - powers[0])).to(torch.float32)
-    correction = (1 - powers[1]).sqrt().to(torch.float32)
-    denominator = square.sqrt().div_(correction).add_(eps)
+    correction = square_root(1 - powers[1]).to(torch.float32)
+    denominator = square_root(square).div_(correction).add_(eps)
     flat.sub_(mean.div(denominator).mul_(step_size))
 
 
@@ -39,7 +40,7 @@ def clip_per_seed(
             columns = (1, *layouts[group].shapes[name])[-1]  # a temperature has no axis of its own
             squares.append(tensor.reshape(layouts[group].seeds, -1, columns).square().sum(1).sum(-1))
     # In steps and one after the other: a sum over everything at once goes in another order where a seed is alone.
-    norm = sum(squares[1:], squares[0]).sqrt()
+    norm = square_root(sum(squares[1:], squares[0]))
     scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
     return {
         group: {name: t.reshape(scale.shape[0], -1) * scale.unsqueeze(-1) for name, t in tensors.items()}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rl_training.models.parts import StackedLinear, stacked_product
+from rl_training.models.parts import StackedLinear, square_root, stacked_product
 
 SIGMA = 0.5  # the paper's sigma_0
 
@@ -30,7 +30,7 @@ class NoisyLinear(StackedLinear):
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         if noise is None:
             return super().forward(x)
-        scaled, n_in = noise.sign() * noise.abs().sqrt(), self.weight.shape[-2]
+        scaled, n_in = noise.sign() * square_root(noise.abs()), self.weight.shape[-2]
         # x (W + S * e_in e_out') = x W + ((x * e_in) S) * e_out: no row needs a weight matrix of its own.
         shaken = stacked_product(x * scaled[..., :n_in], self.weight_sigma, self.bias_sigma)
         return super().forward(x) + shaken * scaled[..., n_in:]
