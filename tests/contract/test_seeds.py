@@ -291,6 +291,41 @@ def test_an_update_never_waits_for_the_device(algo: str, seeds: tuple[int, ...])
     assert learner.update_count == 4
 
 
+class _Additions(TorchDispatchMode):
+    """What several threads of a GPU add into the same place, in whatever order they come: only floats round."""
+
+    adds = ("scatter_add", "scatter_reduce", "index_add", "embedding_dense_backward", "bincount", "histc")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__.strip("_")
+        accumulates = name == "index_put" and (args[3:4] == (True,) or bool((kwargs or {}).get("accumulate")))
+        if args and getattr(args[0], "is_floating_point", bool)() and (name in self.adds or accumulates):
+            self.found.add(name)
+        return func(*args, **(kwargs or {}))
+
+
+@every_algorithm
+def test_no_update_adds_in_an_order_that_is_up_to_the_device(algo: str) -> None:
+    """Compiled for a GPU these become atomic additions, and two runs of the same config would differ."""
+    learner, replay = make_learner(algo, (0, 1)), filled_replay(algo, 2)
+    with _Additions() as additions:
+        learner.train(replay, 2, global_step=1000)
+    assert additions.found == set()
+
+
+def test_the_guard_notices_additions_in_any_order() -> None:
+    rows, places = torch.ones(3, requires_grad=True), torch.zeros(4, dtype=torch.int64)
+    with _Additions() as additions:
+        rows.gather(0, places).sum().backward()
+        torch.zeros(3).index_put_((places,), torch.ones(4), accumulate=True)
+        torch.zeros(3, dtype=torch.int64).index_put_((places,), places, accumulate=True)  # exact in any order
+    assert additions.found == {"scatter_add", "index_put"}
+
+
 @pytest.mark.parametrize("seeds", [1, 2])
 @pytest.mark.parametrize("name", algorithm_names())
 def test_every_gradient_can_be_clipped(name: str, seeds: int) -> None:
