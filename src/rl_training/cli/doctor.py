@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import shutil
+from contextlib import suppress
 from typing import Any
 
 
@@ -58,22 +59,33 @@ def _torch(add: Any) -> None:
 
 
 def _rendering(add: Any) -> None:
-    from rl_training.core.checks import UserError
-    from rl_training.envs.factory import EnvSource
-
     for env_id in ("CartPole-v1", "HalfCheetah-v5"):
-        try:
-            env = EnvSource(env_id).make(render_mode="rgb_array")
-            env.reset(seed=0)
-            frame: Any = env.render()
-            env.close()
-            add("rendering", "ok", f"{env_id}: {frame.shape[1]}x{frame.shape[0]} without a display")
-        except (UserError, Exception) as error:
-            hint = "; MuJoCo needs EGL (Debian: apt-get install libegl1)" if "Cheetah" in env_id else ""
-            add("rendering", "info", f"{env_id}: {type(error).__name__}: {str(error)[:100]}{hint}")
+        add("rendering", *_rendered(env_id))
     try:
         import imageio_ffmpeg
 
         add("video", "ok", f"ffmpeg {imageio_ffmpeg.get_ffmpeg_version()}")
     except Exception as error:
         add("video", "problem", f"no ffmpeg: {error}")
+
+
+def _rendered(env_id: str) -> tuple[str, str]:
+    """Status and detail of an environment drawn without a display, whatever its renderer raises."""
+    from rl_training.core.checks import UserError
+    from rl_training.envs.factory import EnvSource
+    from rl_training.envs.pixels import free_renderer, said
+
+    try:
+        env = EnvSource(env_id).make(render_mode="rgb_array")
+        try:
+            env.reset(seed=0)
+            frame: Any = env.render()
+        finally:
+            with suppress(Exception):
+                env.close()
+        return "ok", f"{env_id}: {frame.shape[1]}x{frame.shape[0]} without a display"
+    except UserError as error:
+        return "info", f"{env_id}: {error}"
+    except Exception as error:
+        free_renderer(error)
+        return "info", f"{env_id}: {said(error)}"

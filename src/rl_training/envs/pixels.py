@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import importlib.util
 import math
 import re
+import sys
+import traceback
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -119,6 +123,7 @@ class PixelObservation(ImageWrapper):
         try:
             frame = self.picture()
         except Exception as error:
+            free_renderer(error)
             raise UserError(f"{self.name} cannot be rendered: {said(error)}") from error
         picture = isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[2] == 3 and frame.size > 0
         if not (picture and frame.dtype == np.uint8):
@@ -165,10 +170,34 @@ def is_flag(value: Any) -> bool:
 
 
 def said(error: BaseException) -> str:
-    """An error in one line, with what to do about the usual one."""
+    """An error in one line, with what to do about the usual ones."""
     try:
         text = one_line(error)
     except Exception:  # PyOpenGL's errors fail to show themselves where there is no GL library
         text = "no details"
+    return f"{type(error).__name__}: {text}{_rendering_hint(error, text)}"
+
+
+def _rendering_hint(error: BaseException, text: str) -> str:
     graphics = re.search(r"\begl|EGL|OpenGL|GLFW|GLContext|OSMesa|glGetError", f"{type(error).__name__} {text}")
-    return f"{type(error).__name__}: {text}{f'; {NEEDS_EGL}' if graphics else ''}"
+    if graphics is None or "MUJOCO_GL" in text:  # of a wrong MUJOCO_GL the text says which are right
+        return ""
+    try:
+        has_opengl = importlib.util.find_spec("OpenGL") is not None
+    except ValueError:  # a module without a spec
+        has_opengl = True
+    # MuJoCo depends on PyOpenGL, but does not miss it until it renders.
+    return f"; {NEEDS_EGL}" if has_opengl else "; rendering MuJoCo needs PyOpenGL (pip install PyOpenGL)"
+
+
+def free_renderer(error: BaseException) -> None:
+    """Free what a failed rendering left half made: its `__del__` fails again, and Python would print a traceback."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        link: BaseException | None = error
+        while link is not None:
+            traceback.clear_frames(link.__traceback__)
+            link = link.__cause__ or link.__context__
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
