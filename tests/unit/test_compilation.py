@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -97,3 +101,36 @@ def test_kernels_are_chosen_by_rule_and_not_by_a_timer(monkeypatch: pytest.Monke
     assert not config.deterministic
     compile_once(lambda: None, "inductor")
     assert config.deterministic
+
+
+@torch.no_grad()
+def test_compiling_is_announced_for_the_first_call_only() -> None:
+    announced: list[str] = []
+
+    @contextmanager
+    def announce() -> Iterator[None]:
+        announced.append("begun")
+        yield
+        announced.append("done")
+
+    double = compile_once(lambda a: a * 2, "aot_eager", announce)
+    for _ in range(3):
+        double(torch.ones(2))
+    assert announced == ["begun", "done"]
+
+
+def test_a_learner_announces_every_program_that_it_compiles() -> None:
+    learner = DQN(q_network=MLPQNetwork(2, 2, ()), batch_size=2, compiled=True, backend="aot_eager")
+    replay = ReplayBuffer(EnvShape((2,), "float32", 2, True), capacity=8, num_envs=1, seeds=1)
+    replay.finish_writing(8)
+    announced: list[str] = []
+
+    def announce(name: str) -> nullcontext[None]:
+        announced.append(name)
+        return nullcontext()
+
+    learner.engine.while_compiling = lambda: announce("program")
+    for step in range(3):
+        learner.act_explore(np.zeros((1, 1, 2), np.float32), step, 0.0)
+        learner.train(replay, 1, step)
+    assert len(announced) == 2  # acting and learning

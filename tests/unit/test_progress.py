@@ -169,3 +169,52 @@ def test_rich_is_not_imported_when_piped() -> None:
 )
 def test_formats(formatter: Callable[[float], str], value: float, expected: str) -> None:
     assert formatter(value) == expected
+
+
+def compile_in(progress: Progress, clock: Clock, seconds: float) -> None:
+    with progress.compiling():
+        clock.now += seconds
+
+
+def test_no_time_left_is_estimated_while_compiling(clock: Clock) -> None:
+    stream = io.StringIO()
+    progress = Progress(3000, "sac", stream=stream)
+    drive(progress, clock, 0, 600, per_second=100)
+    before = len(stream.getvalue().splitlines())
+    compile_in(progress, clock, 60)
+    compile_in(progress, clock, 60)  # of several programs one line is enough
+    compiling = stream.getvalue().splitlines()[before:]
+    assert len(compiling) == 1 and "left" not in compiling[0] and "steps/s" not in compiling[0]
+    assert compiling[0].startswith("sac  600/3,000  20%  compiling")
+
+
+def test_compiling_is_not_counted_in_the_speed(clock: Clock) -> None:
+    stream = io.StringIO()
+    progress = Progress(3000, "sac", stream=stream)
+    drive(progress, clock, 0, 600, per_second=1000)  # random steps, before learning starts
+    compile_in(progress, clock, 120)
+    after = len(stream.getvalue().splitlines())
+    drive(progress, clock, 600, 3000, per_second=100)
+    progress.close()
+    first, *_, last = stream.getvalue().splitlines()[after:]
+    assert re.search(r"100 steps/s  0:1\d left", first)
+    assert "122 steps/s  2:25 taken" in last  # 3,000 in 24.6 s; the time taken is all of it
+
+
+def test_the_terminal_shows_compiling_at_once(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "120")
+    stream = Terminal()
+    with Progress(1000, "dqn", stream=stream) as progress:
+        drive(progress, clock, 0, 500, per_second=100)
+        shown = len(stream.getvalue())
+        with progress.compiling():
+            assert "50%  compiling" in stream.getvalue()[shown:]
+
+
+def test_compiling_is_quiet_where_there_is_no_bar(clock: Clock) -> None:
+    stream = io.StringIO()
+    progress = Progress(10, "run", stream=stream, enabled=False)
+    compile_in(progress, clock, 5)
+    drive(progress, clock, 0, 10, per_second=1)
+    assert stream.getvalue() == ""

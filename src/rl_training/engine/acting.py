@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import vmap
 
-from rl_training.engine.compilation import captured, compile_once
+from rl_training.engine.compilation import captured
 from rl_training.engine.engine import Engine
 
 Array = NDArray[Any]
@@ -57,7 +57,7 @@ class Acting:
             def program(inputs: list[Tensor]) -> Tensor:
                 return self._run(policy, inputs)
 
-            self._programs[shape] = compile_once(program, self.engine.backend)
+            self._programs[shape] = self.engine.compile(program)
         return self._programs[shape](inputs)
 
     def _run(self, policy: Callable[..., Tensor], inputs: list[Tensor]) -> Tensor:

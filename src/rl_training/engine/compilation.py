@@ -6,7 +6,7 @@ import gc
 import logging
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -17,6 +17,8 @@ from rl_training.core.signals import interruptible
 
 # A signal to the whole group ends Inductor's workers too: that we are about to stop is said elsewhere.
 logging.getLogger("torch._inductor.compile_worker.subproc_pool").setLevel(logging.ERROR)
+
+Announce = Callable[[], AbstractContextManager[object]]  # entered while a program is compiled, which takes a while
 
 
 @contextmanager
@@ -36,7 +38,9 @@ def captured(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
             gc.enable()
 
 
-def compile_once(function: Callable[..., Any], backend: str = "inductor") -> Callable[..., Any]:
+def compile_once(
+    function: Callable[..., Any], backend: str = "inductor", announce: Announce = nullcontext
+) -> Callable[..., Any]:
     """Compiled at the first call, which fixes all shapes; later calls must bring the same ones.
 
     The function changes tensors in place and returns None, a new tensor, or dicts and tuples of them. After its first
@@ -56,7 +60,7 @@ def compile_once(function: Callable[..., Any], backend: str = "inductor") -> Cal
         nonlocal direct
         if direct is not None:
             return direct(*inputs)
-        with interruptible():  # compiling may take a minute
+        with announce(), interruptible():  # compiling may take a minute
             result = compiled(*inputs)
         direct = recorder.direct(inputs, result)
         return result

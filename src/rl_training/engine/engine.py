@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rl_training.engine import drawing
-from rl_training.engine.compilation import compile_once
+from rl_training.engine.compilation import Announce, compile_once
 from rl_training.engine.denormals import flushed_denormals
 from rl_training.engine.gradients import entry, phase_gradients
 from rl_training.engine.groups import Layout
@@ -64,6 +64,7 @@ class Engine:
         self.metrics = MetricSums(len(self.phases), len(self.seeds), device)
         self.arithmetic = flushed_denormals if device.type == "cpu" else nullcontext  # in which updates run
         self.programs: dict[Any, Callable[..., Any]] = {}  # compiled or captured: they hold the tensors of this object
+        self.while_compiling: Announce = nullcontext
         self._views = self._make_views()
         self._first_seed: Groups = entry(self._views, 0)
 
@@ -146,8 +147,11 @@ class Engine:
             def program(batch: Batch, noise: Noise) -> None:
                 self.apply(pattern, batch, noise)
 
-            self.programs[key] = compile_once(program, self.backend) if self.compiled else program
+            self.programs[key] = self.compile(program) if self.compiled else program
         return self.programs[key]
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return compile_once(function, self.backend, lambda: self.while_compiling())
 
     @torch.no_grad()
     def update(self, batch: Batch, noise: Noise, pattern: Pattern | None = None) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rl_training.engine import drawing
-from rl_training.engine.compilation import captured, compile_once
+from rl_training.engine.compilation import captured
 from rl_training.engine.engine import Engine
 from rl_training.engine.gradients import entry
 from rl_training.engine.phases import Batch, Noise, NoiseSpec, Pattern, Source
@@ -60,8 +60,7 @@ class Training:
                     assert errors is not None
                     source.priorities.learn(rows, errors)
 
-            compiled = self.engine.compiled
-            self.programs[key] = compile_once(program, self.engine.backend) if compiled else program
+            self.programs[key] = self.engine.compile(program) if self.engine.compiled else program
         return self.programs[key]
 
     # --- on a GPU ------------------------------------------------------------------------------------------------
@@ -94,7 +93,7 @@ class Training:
         if not engine.metrics.names:
             drawn, noise = entry(draw(), 0)
             engine.learn_metric_names(_gather(source, drawn)[0], noise)
-        numbers = compile_once(draw, engine.backend) if engine.compiled else draw
+        numbers = engine.compile(draw) if engine.compiled else draw
 
         def run() -> None:
             everything = numbers()

@@ -7,7 +7,8 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
@@ -39,6 +40,8 @@ class Progress:
         self._live: Live | None = None
         self._begun = time.monotonic()
         self._recent = deque([(self._begun, start)])
+        self._compiling = False
+        self._compile_seconds = 0.0
         live = enabled and _is_terminal(self._stream)
         self._interval = REDRAW_SECONDS if live else PLAIN_LINE_SECONDS
         self._next_draw = self._begun + self._interval
@@ -59,6 +62,21 @@ class Progress:
             return
         self._draw(now)
 
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """To be entered while kernels are compiled: no step is taken, so the speed of before says nothing."""
+        begun, self._compiling = time.monotonic(), True
+        if self._enabled and (self._live is not None or not self._compile_seconds):  # one plain line for all of them
+            self._draw(begun)
+        try:
+            yield
+        finally:
+            now, self._compiling = time.monotonic(), False
+            self._compile_seconds += now - begun
+            self._recent = deque([(now, self._step)])  # the steps before were taken without learning
+            if self._enabled:
+                self._next_look, self._next_draw = self._step, now + self._interval
+
     def note(self, message: str) -> None:
         """Print a line above the bar."""
         if not self._enabled:  # quiet means no bar; what the user should know is still said
@@ -70,10 +88,13 @@ class Progress:
             self._write(message)
 
     def close(self) -> None:
-        """Show the last state, with the average speed of this session, and give the terminal back."""
+        """Show the last state, with the average speed of this session, and give the terminal back.
+
+        Compiling is no part of that speed.
+        """
         if not self._enabled:
             return
-        self._recent = deque([(self._begun, self._start)])
+        self._recent = deque([(self._begun + self._compile_seconds, self._start)])
         self._draw(time.monotonic())
         if self._live is not None:
             self._live.stop()
@@ -109,6 +130,8 @@ class Progress:
 
     def _facts(self, rate: float) -> list[str]:
         percent = 100 * self._step // self._total if self._total > 0 else 100
+        if self._compiling:
+            return [f"{percent}%", "compiling"]
         facts = [f"{percent}%", f"{format_rate(rate)} steps/s"]
         remaining = self._total - self._step
         if remaining > 0 and rate > 0:

@@ -85,6 +85,7 @@ class Session:
         self.tensorboard = TensorBoard(run_dir, self.seeds, self.step) if config.tensorboard else None
         label = f"{config.algo} {config.env_id}" + (f" x {len(self.seeds)} seeds" if len(self.seeds) > 1 else "")
         self.display = Progress(self.total, label, start=self.step, enabled=show_progress)
+        self.learner.engine.while_compiling = self.display.compiling
         self.best_agents = BestAgents(run_dir / "agents", self.display.note)
         self._log_every = Every(config.log_interval)
         self._evaluate_every = Every(config.eval_interval or max(self.total // 10, 1))
