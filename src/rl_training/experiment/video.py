@@ -1,4 +1,4 @@
-"""Write rendered frames as a VP9 video that every browser plays."""
+"""Write rendered frames as a video: .webm (VP9, which every browser plays), .mp4 (H.264) or .gif."""
 
 from __future__ import annotations
 
@@ -15,16 +15,34 @@ from rl_training.core.checks import UserError
 
 Frame = NDArray[np.uint8]
 
-ENCODER = (
-    *("-an", "-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-row-mt", "1"),
-    *("-crf", "33", "-b:v", "0", "-pix_fmt", "yuv420p"),
-    # Subsampled colour needs even sizes; padding one pixel keeps the rest sharp where scaling would blur it.
-    *("-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2"),
-)
+# Subsampled colour needs even sizes; padding one pixel keeps the rest sharp where scaling would blur it.
+EVEN = ("-pix_fmt", "yuv420p", "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2")
+ENCODERS = {
+    ".webm": (
+        *("-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-row-mt", "1", "-crf", "33", "-b:v", "0"),
+        *(*EVEN, "-f", "webm"),
+    ),
+    ".mp4": ("-c:v", "libx264", "-preset", "fast", "-crf", "23", "-movflags", "+faststart", *EVEN, "-f", "mp4"),
+    # A palette for each frame, since one for all would need every frame in memory. Delays are hundredths of a second,
+    # and viewers slow down those below two.
+    ".gif": (
+        *("-vf", "fps=min(source_fps\\,50),split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1"),
+        *("-f", "gif"),
+    ),
+}
+
+
+def check_video_path(path: Path) -> Path:
+    """The path as it is, or an error that names the endings of the formats that can be written."""
+    if path.suffix.lower() not in ENCODERS:
+        *others, last = ENCODERS
+        raise UserError(f"{path}: a video's name must end in {', '.join(others)} or {last}")
+    return path
 
 
 def write_video(frames: Iterable[Frame], path: Path, fps: int) -> Path:
-    """Encode `frames` (uint8, height x width x 3) into the .webm file `path`, one frame in memory at a time."""
+    """Encode `frames` (uint8, height x width x 3) in the format of `path`'s ending, one frame in memory at a time."""
+    encode = ENCODERS[check_video_path(path).suffix.lower()]
     if fps < 1:
         raise UserError(f"a video needs at least 1 frame per second, got fps={fps}")
     remaining = iter(frames)
@@ -38,7 +56,7 @@ def write_video(frames: Iterable[Frame], path: Path, fps: int) -> Path:
 
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error"]
     command += ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{shape[1]}x{shape[0]}", "-r", str(fps), "-i", "-"]
-    command += [*ENCODER, "-f", "webm", str(unfinished)]
+    command += ["-an", *encode, str(unfinished)]
     try:
         # Messages go to a file: a full stderr pipe would block the encoder while we block on its stdin.
         with tempfile.TemporaryFile() as messages:

@@ -24,6 +24,7 @@ from rl_training.experiment.checkpointing import Checkpoint, list_checkpoints
 from rl_training.experiment.config import TrainConfig, config_from_dict
 from rl_training.experiment.files import replace_file, sync_tree
 from rl_training.experiment.runs import RunRecord, create_run_dir
+from rl_training.experiment.video import check_video_path
 from rl_training.experiment.yaml_loading import load_yaml
 from rl_training.runtime import trainer
 from rl_training.runtime.agents import Agent, agent_from_checkpoint, find_checkpoint, load_agent
@@ -116,7 +117,8 @@ def record_checkpoint(
     env_factory: EnvFactory | None = None,
     episode_limit: int | None = None,
 ) -> tuple[Path, list[float]]:
-    """Film an agent file, a checkpoint or a run's newest checkpoint."""
+    """Film an agent file, a checkpoint or a run's newest checkpoint, as .webm, .mp4 or .gif."""
+    check_video_path(Path(video))
     require(episodes >= 1, "episodes", f">= 1, got {episodes}")
     agent = load_agent(path, device)
     bound = EpisodeBound.of(agent.config, episode_limit)
