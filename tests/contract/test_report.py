@@ -201,7 +201,7 @@ def test_half_lines_nulls_and_broken_values(tmp_path: Path) -> None:
         file.write(b'{"step": 1200, "seed": 0, "returns": []}\n{"step": 1300, "seed": 0, "returns": [1\xff')
     page = report_of(tmp_path)
     assert "Running" in page
-    assert tiles(page)["Final evaluation"].startswith("60 ± 0")
+    assert tiles(page)["Last evaluation"].startswith("60 ± 0")
     assert tiles(page)["Environment steps"].startswith("1,200")
     assert "2 values not finite" in page
 

@@ -92,11 +92,13 @@ def test_several_seeds_have_a_summary_and_an_agent_each(algo: str, tmp_path: Pat
         str(tmp_path),
     ]
     assert main([*words, "--seeds", "0-2"]) == 0
-    assert "interquartile mean of 3 seeds, 95% interval" in capsys.readouterr().out
+    shown = capsys.readouterr().out  # fewer than four seeds: a mean, without an interval
+    assert "(mean and spread of 3 seeds)" in shown and "interquartile" not in shown and "interval" not in shown
     (run_dir,) = tmp_path.iterdir()
     assert main(["evaluate", str(run_dir), "--num-episodes", "3", "--json"]) == 0
     together = answer_of(capsys)
     assert set(together["seeds"]) == {"0", "1", "2"} and together["summary"]["n"] == 3
+    assert together["summary"]["statistic"] == "mean"
     for seed in ("0", "1", "2"):
         assert (
             main(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rl_training.core.statistics import bootstrap_interval, interquartile_mean, summarize
+from rl_training.core.statistics import bootstrap_interval, headline, interquartile_mean, summarize
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,9 @@ def test_mean_interval_agrees_with_the_normal_one() -> None:
 
 
 def test_summary() -> None:
-    assert summarize([3.0]) == {"iqm": 3.0, "interval": (3.0, 3.0), "mean": 3.0, "std": 0.0, "n": 1}
+    assert summarize([3.0]) == {
+        "statistic": "mean", "iqm": 3.0, "interval": (3.0, 3.0), "mean": 3.0, "std": 0.0, "n": 1,
+    }  # fmt: skip
     summary = summarize([2.0, 4.0, 6.0, 12.0])
     assert (summary["iqm"], summary["mean"], summary["n"]) == (5.0, 6.0, 4)
     assert summary["std"] == pytest.approx(np.sqrt(14.0))
@@ -55,3 +57,10 @@ def test_summary() -> None:
 def test_bad_values_are_refused(values: list[float]) -> None:
     with pytest.raises(ValueError, match="non-empty list"):
         interquartile_mean(values)
+
+
+def test_fewer_than_four_seeds_are_summarized_as_a_mean() -> None:
+    three, four = summarize([2.0, 4.0, 6.0]), summarize([2.0, 4.0, 6.0, 12.0])
+    assert three["statistic"] == "mean" and headline(three) == "4.0 +- 1.6 (mean and spread of 3 seeds)"
+    assert four["statistic"] == "interquartile mean"
+    assert headline(four).startswith("5.0 (interquartile mean of 4 seeds, 95% interval ")

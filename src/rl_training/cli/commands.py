@@ -62,10 +62,16 @@ def add_all(subparsers: Any) -> None:
 
     record = _command(subparsers, "record", run_record, "a video of a trained agent, without a display")
     _add_agent(record)
-    record.add_argument("--output", default="video.webm", metavar="FILE")
+    record.add_argument("--output", default="video.webm", metavar="FILE", help=".webm (default), .mp4 or .gif")
     record.add_argument("--episodes", type=_whole, default=1, metavar="N")
     record.add_argument("--env", metavar="ENV", help="another environment, or module:Id")
     add_episode_limit(record, _whole)
+
+    report = _command(
+        subparsers, "report", run_report, "the HTML report of a run: finished, stopped, failed or running"
+    )
+    report.add_argument("target", metavar="RUN", help="a run directory")
+    report.add_argument("-o", "--output", metavar="FILE", help="by default report.html in the run directory")
 
     add_data(subparsers, _whole)
     _command(subparsers, "list", run_list, "algorithms and packaged configs")
@@ -172,23 +178,14 @@ def run_resume(words: Words) -> int:
 
 
 def _report_run(words: Words, result: Any) -> int:
-    from rl_training.core.statistics import summarize
+    from rl_training.cli.report_command import return_line
 
     metrics, run_dir = result.metrics, result.run_dir
     lines = []
     if metrics.get("already_finished"):
         lines.append(f"finished at step {metrics['global_step']}; extend it with --total-timesteps")
-    means = metrics.get("eval_return_means")
-    if means and len(means) > 1:
-        summary = summarize(means)
-        low, high = summary["interval"]
-        lines.append(
-            f"return     {summary['iqm']:.1f} (interquartile mean of {len(means)} seeds, "
-            f"95% interval {low:.1f} to {high:.1f})"
-        )
-    elif means:
-        lines.append(f"return     {metrics['eval_return_mean']:.1f} +- {metrics['eval_return_std']:.1f} "
-                     f"({metrics['eval_episodes']} episodes), best {metrics['best_eval_return_mean']:.1f}")  # fmt: skip
+    shown = return_line(metrics)
+    lines += [f"return     {shown}"] if shown else []
     if "eval_d4rl_score" in metrics:
         lines.append(f"D4RL score {metrics['eval_d4rl_score']:.1f}")
     lines += [f"run        {run_dir}", f"checkpoint {result.checkpoint_path}"]
@@ -201,6 +198,7 @@ def _report_run(words: Words, result: Any) -> int:
 
 
 def run_evaluate(words: Words) -> int:
+    from rl_training.core.statistics import headline
     from rl_training.runtime.workflows import evaluate_checkpoint
 
     metrics = evaluate_checkpoint(
@@ -211,8 +209,7 @@ def run_evaluate(words: Words) -> int:
     if "eval_d4rl_score" in metrics:
         text += f"\nD4RL score {metrics['eval_d4rl_score']:.1f}"
     if "summary" in metrics:
-        low, high = metrics["summary"]["interval"]
-        text += f"\ninterquartile mean over seeds {metrics['summary']['iqm']:.2f}, 95% interval {low:.2f} to {high:.2f}"
+        text += f"\nover seeds {headline(metrics['summary'])}"
         text += "".join(f"\n  seed {seed}: {mean:.2f}" for seed, mean in metrics["seeds"].items())
     _print(words, metrics, text)
     return 0
@@ -239,6 +236,14 @@ def run_record(words: Words) -> int:
     )
     shown = ", ".join(f"{value:.1f}" for value in returns)
     _print(words, {"video": str(path), "returns": returns}, f"video {path} (return {shown})")
+    return 0
+
+
+def run_report(words: Words) -> int:
+    from rl_training.cli.report_command import report_of
+
+    path = report_of(words)
+    _print(words, {"report": str(path)}, f"report {path}")
     return 0
 
 

@@ -12,7 +12,11 @@ Values = Sequence[float] | NDArray[np.floating]
 Statistic = Callable[[NDArray[np.float64]], float]
 
 
+MIN_SEEDS_FOR_IQM = 4  # with fewer nothing is trimmed, and an interval drawn from so few seeds says little
+
+
 class Summary(TypedDict):
+    statistic: str  # which of them to show: `mean` of fewer than four seeds, else `interquartile mean`
     iqm: float
     interval: tuple[float, float]
     mean: float
@@ -54,12 +58,27 @@ def summarize(values: Values) -> Summary:
     sample = _checked(values)
     only = float(sample[0])
     return {
+        "statistic": "interquartile mean" if names_iqm(len(sample)) else "mean",
         "iqm": interquartile_mean(sample),
         "interval": (only, only) if len(sample) == 1 else bootstrap_interval(sample),
         "mean": float(sample.mean()),
         "std": float(sample.std()),
         "n": len(sample),
     }
+
+
+def names_iqm(seeds: int) -> bool:
+    """Whether a summary over so many seeds is shown as an interquartile mean with its interval, or as a mean."""
+    return seeds >= MIN_SEEDS_FOR_IQM
+
+
+def headline(summary: Summary) -> str:
+    """A summary in words: `412.3 (interquartile mean of 8 seeds, 95% interval 390.1 to 430.9)`."""
+    if names_iqm(summary["n"]):
+        low, high = summary["interval"]
+        about = f"interquartile mean of {summary['n']} seeds, 95% interval {low:.1f} to {high:.1f}"
+        return f"{summary['iqm']:.1f} ({about})"
+    return f"{summary['mean']:.1f} +- {summary['std']:.1f} (mean and spread of {summary['n']} seeds)"
 
 
 def _checked(values: Values) -> NDArray[np.float64]:

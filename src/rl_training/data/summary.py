@@ -9,7 +9,7 @@ import numpy as np
 
 from rl_training.core.d4rl import normalized_score
 from rl_training.data.storage import Array, blocks
-from rl_training.data.transitions import Transitions
+from rl_training.data.transitions import Transitions, scattered
 
 
 def trajectory_returns(transitions: Transitions) -> tuple[Array, Array]:
@@ -39,6 +39,17 @@ def summarize_data(transitions: Transitions, env_id: str | None = None) -> dict[
         "actions": {**_array(transitions.actions), "discrete": transitions.discrete},
         "rewards": _array(transitions.rewards),
         "notes": list(transitions.notes),
+    }
+
+
+def summary_for_record(transitions: Transitions) -> dict[str, Any]:
+    """What a run's record holds of its data set; no returns where the rows are not whole trajectories."""
+    returns, _ = trajectory_returns(transitions)
+    return {
+        "sha256": transitions.sha256(),
+        "transitions": len(transitions),
+        "trajectories": len(returns),
+        "returns": None if scattered(transitions) else _spread(returns),
     }
 
 

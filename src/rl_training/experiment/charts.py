@@ -71,6 +71,7 @@ def line_chart(
     y_label: str,
     *,
     note: str = "",
+    x_name: str = "step",
     width: int = 480,
     height: int = 260,
 ) -> str:
@@ -91,7 +92,7 @@ def line_chart(
     parts = [
         *_frame(x_axis, y_axis, x_label, y_label),
         *(part for i, one in enumerate(drawn) for part in _curve(one, i, x_axis, y_axis)),
-        *_spots(drawn, x_axis, y_axis),
+        *_spots(drawn, x_axis, y_axis, x_name),
     ]
     return (
         f'<figure class="chart">{caption}<svg viewBox="0 0 {width} {height}" role="img" '
@@ -202,7 +203,7 @@ def _curve(series: Series, index: int, x_axis: Axis, y_axis: Axis) -> Iterator[s
     yield "</g>"
 
 
-def _spots(series: Sequence[Series], x_axis: Axis, y_axis: Axis) -> Iterator[str]:
+def _spots(series: Sequence[Series], x_axis: Axis, y_axis: Axis, x_name: str) -> Iterator[str]:
     """Invisible columns, each reaching halfway to its neighbours, that show a guide and the values on hover."""
     entries_by_x = sorted(
         ((point.x, index, point) for index, one in enumerate(series) for point in one.points),
@@ -212,7 +213,7 @@ def _spots(series: Sequence[Series], x_axis: Axis, y_axis: Axis) -> Iterator[str
     places = [x_axis(x) for x, _ in columns]
     edges = [x_axis.start - 6, *((a + b) / 2 for a, b in pairwise(places)), x_axis.end + 6]
     for (x, entries), place, (left, right) in zip(columns, places, pairwise(edges), strict=True):
-        lines = [f"step {format_number(x)}", *(_describe(series[i].name, point) for _, i, point in entries)]
+        lines = [f"{x_name} {format_number(x)}", *(_describe(series[i].name, point) for _, i, point in entries)]
         dots = (
             f'<circle class="dot s{i % 2}" cx="{place:.1f}" cy="{y_axis(point.y):.1f}" r="4.5"/>'
             for _, i, point in entries

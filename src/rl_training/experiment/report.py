@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import shlex
 from datetime import datetime
@@ -11,102 +10,62 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.core.checks import UserError
-from rl_training.core.statistics import summarize
-from rl_training.experiment.charts import CHART_CSS, Series, format_column, format_number, line_chart
+from rl_training.core.statistics import names_iqm, summarize
+from rl_training.experiment.charts import CHART_CSS, format_column, format_number
+from rl_training.experiment.report_curves import TRAINING_RETURN, curves
 from rl_training.experiment.report_data import (
-    Row,
     Run,
     as_mapping,
     as_number,
-    curve_points,
+    best_returns,
     episode_returns,
     final_returns,
     load_run,
     mean_of,
+    pace,
     std_of,
-    wall_seconds,
 )
+from rl_training.experiment.report_style import PAGE_CSS
 
-STATUS_WORDS = {"running": "Running", "finished": "Finished", "stopped": "Stopped", "failed": "Failed"}
-METRIC_TITLES = {"rollout/ep_rew_mean": "Training return", "rollout/ep_len_mean": "Episode length"}
-
-PAGE_CSS = """
-:root { color-scheme: light dark; --page: #f6f7f9; --card: #fff; --text: #1b2230; --muted: #667085; --edge: #e3e6eb;
-  --grid: #edeff3; --axis: #b8bfca; --accent: #2f6fdb; --accent-2: #c2571b; --good: #1a7f4b; --warn: #9a6700;
-  --bad: #c2303b; }
-@media (prefers-color-scheme: dark) { :root { --page: #11151c; --card: #191f29; --text: #e4e8ef; --muted: #95a0b2;
-  --edge: #2a3240; --grid: #252d3a; --axis: #4c586b; --accent: #6ea6ff; --accent-2: #f09a5f; --good: #4cc38a;
-  --warn: #e0b03c; --bad: #ff7a80; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--text);
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
-main { max-width: 1080px; margin: 0 auto; padding: 40px 24px 64px; }
-h1 { display: flex; flex-wrap: wrap; align-items: center; gap: 6px 14px; margin: 0; font-size: 28px; line-height: 1.2;
-  font-weight: 650; letter-spacing: -.015em; overflow-wrap: anywhere; }
-h2 { margin: 40px 0 14px; font-size: 17px; font-weight: 650; letter-spacing: -.005em; }
-.about { margin: 6px 0 24px; color: var(--muted); }
-.status { padding: 3px 11px; border-radius: 99px; font-size: 13px; font-weight: 600; letter-spacing: 0;
-  color: var(--tone); background: color-mix(in srgb, var(--tone) 13%, transparent); }
-.finished { --tone: var(--good); } .running { --tone: var(--accent); } .stopped { --tone: var(--warn); }
-.failed { --tone: var(--bad); } .unknown { --tone: var(--muted); }
-.card { background: var(--card); border: 1px solid var(--edge); border-radius: 12px; padding: 18px 20px; min-width: 0; }
-.callout { margin: 0 0 16px; padding: 12px 18px; border-left: 4px solid var(--tone); border-radius: 6px 12px 12px 6px;
-  overflow-wrap: anywhere; }
-.tiles { display: grid; gap: 1px; margin: 0; padding: 0; overflow: hidden;
-  grid-template-columns: repeat(auto-fit, minmax(190px, 1fr)); }
-.tiles.six { grid-template-columns: repeat(auto-fit, minmax(min(100%, 300px), 1fr)); }
-.tile { padding: 16px 20px; box-shadow: 0 0 0 1px var(--edge); }
-.tile dt { color: var(--muted); font-size: 13px; } .tile dd { margin: 0; }
-.tile .value { font-size: 24px; line-height: 1.3; font-weight: 600; letter-spacing: -.01em;
-  font-variant-numeric: tabular-nums; }
-.tile small { color: var(--muted); font-size: 16px; font-weight: 500; white-space: nowrap; }
-.tile .detail { min-height: 1.5em; color: var(--muted); font-size: 12.5px; }
-.row { display: grid; gap: 16px; margin-top: 16px;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); }
-.multiples { grid-template-columns: repeat(auto-fill, minmax(min(100%, 300px), 1fr)); margin-top: 0; }
-.scroll { overflow-x: auto; } .scroll .chart { min-width: 720px; }
-.empty { margin: 0; padding: 28px 0; text-align: center; color: var(--muted); }
-video { display: block; width: 100%; max-height: 420px; margin-top: 10px; border-radius: 8px;
-  border: 1px solid var(--edge); }
-table { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: 7px 14px 7px 0; text-align: left; vertical-align: top; border-top: 1px solid var(--edge); }
-tr:first-child > * { border-top: 0; }
-th { color: var(--muted); font-size: 13px; font-weight: 500; white-space: nowrap; }
-td { overflow-wrap: anywhere; } .numbers :not(:last-child) { text-align: right; }
-.numbers th, .numbers td { padding-left: 14px; }
-.facts th { width: 150px; line-height: 23px; }
-code, pre { font: 13px/1.6 ui-monospace, "SF Mono", "Cascadia Mono", Menlo, Consolas, monospace; }
-pre { margin: 14px 0 0; overflow-x: auto; } summary { cursor: pointer; font-weight: 600; }
-details.card { margin-top: 16px; }
-"""
+STATUS_WORDS = {
+    "running": "Running",
+    "finished": "Finished",
+    "stopped": "Stopped",
+    "failed": "Failed",
+    "interrupted": "Interrupted",
+}
 
 
-def write_report(run_dir: Path) -> Path:
-    """Write `report.html` into the run directory from whatever is there, and return its path."""
+def write_report(run_dir: Path, path: Path | None = None) -> Path:
+    """Write the report of a run directory from whatever is there, and return its path: by default `report.html`."""
     if not run_dir.is_dir():
         raise UserError(f"no run directory at {run_dir}")
-    path = run_dir / "report.html"
-    unfinished = path.with_name(".report.html.part")
-    unfinished.write_text(_page(load_run(run_dir)), encoding="utf-8")
-    unfinished.replace(path)
+    path = run_dir / "report.html" if path is None else path
+    unfinished = path.with_name(f".{path.name}.part")
+    try:
+        unfinished.write_text(_page(load_run(run_dir)), encoding="utf-8")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
     return path
 
 
 def _page(run: Run) -> str:
-    status = str(run.info.get("status", "unknown"))
     algo, env_id = run.info.get("algo"), run.info.get("env_id")
     title = f"{str(algo).upper()} on {env_id}" if algo and env_id else "Training run"
-    tone = status if status in STATUS_WORDS else "unknown"
+    tone = run.status if run.status in STATUS_WORDS else "unknown"
+    word = STATUS_WORDS.get(run.status, run.status.capitalize())
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; media-src data:">
 <style>{PAGE_CSS}{CHART_CSS}</style></head><body><main>
-<h1>{escape(title)} <span class="status {tone}">{escape(STATUS_WORDS.get(status, status.capitalize()))}</span></h1>
+<h1>{escape(title)} <span class="status {tone}">{escape(word)}</span></h1>
 <p class="about">{escape(_about(run))}</p>
 {_callouts(run)}
 {_headline(run)}
-{_curves(run)}
+{curves(run)}
+{_dataset(run)}
 {_seed_table(run)}
 {_provenance(run)}
 </main></body></html>
@@ -129,6 +88,11 @@ def _moment(value: Any) -> str:
 
 def _callouts(run: Run) -> str:
     messages = []
+    if run.status == "failed" and run.info.get("failure"):
+        messages.append(("failed", "The run failed", str(run.info["failure"])))
+    if run.status == "interrupted":
+        text = "its process ended without recording why; `rl-training resume` continues it"
+        messages.append(("interrupted", "The run was interrupted", text))
     if run.info.get("resume") == "inexact":
         note = run.info.get("resume_note") or "a resumed run may differ from one that never stopped"
         messages.append(("stopped", "Resume is not exact", str(note)))
@@ -141,39 +105,55 @@ def _callouts(run: Run) -> str:
 
 
 def _headline(run: Run) -> str:
-    finals, many = final_returns(run), len(run.seeds) > 1
-    mean, std = run.final_metric("eval_return_mean"), run.final_metric("eval_return_std")
-    detail, tiles = "", []
-    if many and finals:
+    tiles = "".join([*_evaluation_tiles(run), *_effort_tiles(run)])
+    count = tiles.count('class="tile"')
+    return f'<dl class="card tiles{" six" if count == 6 else ""}">{tiles}</dl>' if tiles else ""
+
+
+def _evaluation_tiles(run: Run) -> list[str]:
+    if not run.evaluations:
+        return []
+    finals = final_returns(run)
+    tiles = []
+    name, last = "Final evaluation", run.evaluations[-1]
+    when = ""
+    if run.status != "finished":
+        name, when = "Last evaluation", f" at {run.unit.removesuffix('s')} {format_number(last['step'])}"
+    if len(run.seeds) > 1 and finals:
         across = summarize(list(finals.values()))
         mean, std, detail = across["mean"], across["std"], f"mean and spread over {across['n']} seeds"
-        low, high = map(format_number, across["interval"])
-        tiles.append(
-            _tile("Final evaluation, interquartile mean", across["iqm"], detail=f"95 % interval {low} to {high}")
-        )
-    elif run.evaluations:
-        last = episode_returns(run.evaluations[-1])
-        mean, std = (mean_of(last), std_of(last)) if mean is None else (mean, std)
-        detail = f"over {len(last)} episodes"
-    best = run.final_metric("best_eval_return_mean")
-    curve = curve_points(run.evaluations, episode_returns, many)
-    peak = max(curve, key=lambda point: point.y, default=None)
-    rows = [*run.metrics, *run.evaluations]
-    steps = run.final_metric("global_step") or max((row["step"] for row in rows), default=None)
-    wall = wall_seconds(run)
-    rate = f"{format_number(round(steps * len(run.seeds) / wall))} steps/s" if steps and wall else ""
-    tiles += [
-        _tile("Final evaluation", mean, std, detail),
-        _tile(
-            "Best evaluation",
-            peak.y if best is None and peak else best,
-            detail="highest mean return" if run.evaluations else "",
-        ),
-        _tile("Environment steps", steps, detail="per seed" if many else ""),
-        _tile("Gradient steps", run.final_metric("gradient_steps"), detail="per seed" if many else ""),
-        _tile("Wall time", _duration(wall), detail=rate + (", all seeds together" if rate and many else "")),
+        if names_iqm(across["n"]):
+            low, high = map(format_number, across["interval"])
+            tiles.append(_tile(f"{name}, interquartile mean", across["iqm"], detail=f"95 % interval {low} to {high}"))
+    else:
+        returns = episode_returns(last)
+        mean, std, detail = mean_of(returns), std_of(returns), f"over {len(returns)} episodes"
+    score = run.final_metric("eval_d4rl_score")
+    detail += when + ("" if score is None else f", D4RL score {score:.1f}")
+    return [
+        *tiles,
+        _tile(name, mean, std, detail),
+        _tile("Best evaluation", mean_of(list(best_returns(run).values())), detail="highest mean return"),
     ]
-    return f'<dl class="card tiles{" six" if len(tiles) == 6 else ""}">{"".join(tiles)}</dl>'
+
+
+def _effort_tiles(run: Run) -> list[str]:
+    """How far it got and what that took."""
+    many = len(run.seeds) > 1
+    each = "per seed" if many else ""
+    seconds, rate = pace(run)
+    shown = f"{format_number(round(rate * len(run.seeds)))} {run.unit}/s" if rate else ""
+    numbers = {"Environment steps": run.steps, "Gradient steps": run.updates}
+    if run.dataset and run.steps is not None:
+        online = max(0.0, run.steps - run.offline_steps)
+        both = {"Environment steps": online, "Gradient steps": run.updates}
+        alone = math.isinf(run.offline_steps)
+        numbers = {"Updates": run.steps} if alone else {"Offline updates": run.steps - online, **both}
+    tiles = [_tile(name, value, detail=each) for name, value in numbers.items() if value is not None]
+    if seconds is not None:
+        together = ", all seeds together" if shown and many else ""
+        tiles.append(_tile("Wall time", _duration(seconds), detail=shown + together))
+    return tiles
 
 
 def _tile(name: str, value: float | str | None, spread: float | None = None, detail: str = "") -> str:
@@ -185,86 +165,54 @@ def _tile(name: str, value: float | str | None, spread: float | None = None, det
     )
 
 
-def _duration(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
+def _duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, second = divmod(round(seconds), 60)
     return f"{minutes} min {second:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def _curves(run: Run) -> str:
-    many = len(run.seeds) > 1
-    note = f"mean over {'seeds' if many else 'episodes'}, band from lowest to highest" if run.evaluations else ""
-    evaluation = line_chart(
-        [Series("return", curve_points(run.evaluations, episode_returns, many), markers=True)],
-        "Evaluation return",
-        "environment steps",
-        "return",
-        note=note,
-        width=990,
-        height=330,
-    )
-    training = _metric_chart(run, "rollout/ep_rew_mean", width=470 if run.video else 990, height=310)
-    names = dict.fromkeys(name for row in run.metrics for name in row)
-    others = [name for name in names if name.startswith("rollout/") and name != "rollout/ep_rew_mean"]
-    others += [name for name in names if name.startswith("train/")]
-    multiples = "".join(f'<div class="card">{_metric_chart(run, name, 300, 210)}</div>' for name in others)
-    parts = [
-        f'<h2>Returns</h2><div class="card scroll">{evaluation}</div>',
-        f'<div class="row"><div class="card">{training}</div>{_video(run.video)}</div>',
-        f'<h2>Training</h2><div class="row multiples">{multiples}</div>' if multiples else "",
-    ]
-    return "".join(parts)
-
-
-def _metric_chart(run: Run, name: str, width: int, height: int) -> str:
-    def value_of(row: Row) -> list[float]:
-        value = as_number(row.get(name))
-        return [] if value is None else [value]
-
-    broken = sum(isinstance(value := row.get(name), float) and not math.isfinite(value) for row in run.metrics)
-    title = METRIC_TITLES.get(name) or _title(name.split("/", 1)[1])
-    points = curve_points(run.metrics, value_of, len(run.seeds) > 1)
-    note = f"{broken} values not finite" if broken else ""
-    return line_chart([Series(title, points)], title, "steps", name, note=note, width=width, height=height)
-
-
-def _title(name: str) -> str:
-    words = [word.upper() if word in ("q", "td", "kl") else word for word in name.split("_")]
-    return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
-
-
-def _video(video: bytes | None) -> str:
-    if video is None:
+def _dataset(run: Run) -> str:
+    data = run.dataset
+    if not data:
         return ""
-    data = base64.b64encode(video).decode("ascii")
-    return (
-        '<div class="card chart"><b>Trained policy</b><video controls autoplay loop muted playsinline '
-        f'src="data:video/webm;base64,{data}"></video></div>'
-    )
+    rows, trajectories = (as_number(data.get(key)) for key in ("transitions", "trajectories"))
+    size = "" if rows is None else format_number(rows)
+    if size and trajectories is not None:
+        size += f" in {format_number(trajectories)} trajectories"
+    numbers = [as_number(as_mapping(data.get("returns")).get(key)) for key in ("mean", "std", "min", "max")]
+    mean, std, low, high = format_column(numbers)
+    facts = {
+        "Recipe" if data.get("kind") in ("random", "policy") else "From": data.get("source"),
+        "Transitions": size,
+        "Returns": "" if None in numbers else f"{mean} ± {std}, from {low} to {high}",
+        "SHA-256": data.get("sha256"),
+    }
+    return _facts("Data set", facts)
 
 
 def _seed_table(run: Run) -> str:
     if len(run.seeds) < 2:
         return ""
-    finals = final_returns(run)
+    finals, best = final_returns(run), best_returns(run)
+    last = "Final" if run.status == "finished" else "Last"
     columns: dict[str, list[float | None]] = {
-        name: [] for name in ("Final return", "Std over episodes", "Best return", "Training return", "Steps")
+        name: []
+        for name in (f"{last} return", "Std over episodes", "Best return", "Training return", run.unit.capitalize())
     }
     for seed in run.seeds:
         evaluations = [episode_returns(row) for row in run.evaluations if row["seed"] == seed]
         metrics = [row for row in run.metrics if row["seed"] == seed]
-        training = [value for row in metrics if (value := as_number(row.get("rollout/ep_rew_mean"))) is not None]
-        columns["Final return"].append(finals.get(seed))
-        columns["Std over episodes"].append(std_of(evaluations[-1]) if seed in finals else None)
-        columns["Best return"].append(max(map(mean_of, evaluations), default=None))
-        columns["Training return"].append(training[-1] if training else None)
-        columns["Steps"].append(metrics[-1]["step"] if metrics else None)
+        training = [value for row in metrics if (value := as_number(row.get(TRAINING_RETURN))) is not None]
+        spread = std_of(evaluations[-1]) if seed in finals else None
+        steps = metrics[-1]["step"] if metrics else None
+        cells = (finals.get(seed), spread, best.get(seed), training[-1] if training else None, steps)
+        for column, cell in zip(columns.values(), cells, strict=True):
+            column.append(cell)
+    columns = {name: cells for name, cells in columns.items() if any(cell is not None for cell in cells)}
     lines = []
-    for seed, *cells in zip(run.seeds, *map(format_column, columns.values()), strict=True):
-        numbers = "".join(f"<td>{cell}</td>" for cell in (escape(str(seed)), *cells))
+    for seed, *shown in zip(run.seeds, *map(format_column, columns.values()), strict=True):
+        numbers = "".join(f"<td>{cell}</td>" for cell in (escape(str(seed)), *shown))
         state = '<span class="status failed">failed</span>' if str(seed) in run.failed_seeds else ""
         lines.append(f"<tr>{numbers}<td>{state}</td></tr>")
     head = "".join(f"<th>{name}</th>" for name in ("Seed", *columns, ""))
@@ -281,14 +229,17 @@ def _provenance(run: Run) -> str:
         "Engine": _pairs(run.info.get("engine"), ": "),
         "Resume": " – ".join(str(run.info[key]) for key in ("resume", "resume_note") if run.info.get(key)),
     }
+    config = escape(run.config)
+    return _facts("How it was made", facts) + (
+        f'<details class="card"><summary>Configuration</summary><pre>{config}</pre></details>' if config else ""
+    )
+
+
+def _facts(title: str, facts: dict[str, Any]) -> str:
     lines = "".join(
         f"<tr><th>{name}</th><td><code>{escape(str(value))}</code></td></tr>" for name, value in facts.items() if value
     )
-    table = f'<h2>How it was made</h2><div class="card"><table class="facts">{lines}</table></div>' if lines else ""
-    config = escape(run.config)
-    return table + (
-        f'<details class="card"><summary>Configuration</summary><pre>{config}</pre></details>' if config else ""
-    )
+    return f'<h2>{title}</h2><div class="card"><table class="facts">{lines}</table></div>' if lines else ""
 
 
 def _pairs(values: Any, between: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.charts import LARGEST_DRAWN, Point
+from rl_training.experiment.runs import is_locked
 
 Row = dict[str, Any]
 MOST_POINTS = 150
@@ -26,6 +27,13 @@ class Run:
     metrics: Sequence[Row]
     evaluations: Sequence[Row]
     video: bytes | None
+    locked: bool | None = None  # whether a process works on it; None: unknown
+
+    @property
+    def status(self) -> str:
+        """As recorded, but `interrupted` for a run whose process ended without recording anything."""
+        status = str(self.info.get("status", "unknown"))
+        return "interrupted" if status == "running" and self.locked is False else status
 
     @property
     def seeds(self) -> list[int]:
@@ -36,7 +44,51 @@ class Run:
     def failed_seeds(self) -> Mapping[str, Any]:
         return as_mapping(self.info.get("failed_seeds"))
 
+    @property
+    def dataset(self) -> Mapping[str, Any]:
+        """What the run recorded of its data set; empty for a run that learns online alone."""
+        return as_mapping(self.info.get("dataset"))
+
+    @property
+    def offline_steps(self) -> float:
+        """The updates on the data set alone, before any step of an environment."""
+        if not self.dataset:
+            return 0
+        asked = as_number(self.dataset.get("offline_steps"))
+        return math.inf if asked is None else asked
+
+    @property
+    def unit(self) -> str:
+        """What a step of the run is: of its environment, or, learning from a data set, an update."""
+        return "updates" if math.isinf(self.offline_steps) else "steps"
+
+    @property
+    def x_label(self) -> str:
+        if not self.dataset:
+            return "environment steps"
+        return "updates" if math.isinf(self.offline_steps) else "updates, then environment steps"
+
+    @property
+    def steps(self) -> float | None:
+        """How far it got, as recorded at its end or else logged."""
+        rows = [*self.metrics, *self.evaluations]
+        recorded = self.final_metric("global_step")
+        return recorded if recorded is not None else max((row["step"] for row in rows), default=None)
+
+    @property
+    def updates(self) -> float | None:
+        recorded = self.final_metric("gradient_steps")
+        logged = [value for row in self.metrics if (value := as_number(row.get("train/n_updates"))) is not None]
+        return recorded if recorded is not None else max(logged, default=None)
+
+    @property
+    def concluded(self) -> bool:
+        """Whether the recorded metrics are of the run's end; one that runs again or was cut has those of an earlier."""
+        return self.info.get("status") in ("finished", "stopped") and self.info.get("elapsed", 0) is not None
+
     def final_metric(self, name: str) -> float | None:
+        if not self.concluded:
+            return None
         return as_number(as_mapping(self.info.get("metrics")).get(name))
 
 
@@ -48,6 +100,7 @@ def load_run(run_dir: Path) -> Run:
         metrics=_read_rows(run_dir / "metrics.jsonl"),
         evaluations=[row for row in _read_rows(run_dir / "evaluations.jsonl") if episode_returns(row)],
         video=video.read_bytes() if video.is_file() else None,
+        locked=is_locked(run_dir),
     )
 
 
@@ -56,13 +109,16 @@ def _read_text(path: Path) -> str:
 
 
 def _read_rows(path: Path) -> list[Row]:
-    """Complete rows by step; a line cut short by a crash is skipped, and a row written again replaces the first."""
-    rows: dict[tuple[float, int], Row] = {}
+    """One row per step and seed, merged from its lines: training and evaluation log the same step apart.
+
+    A line cut short by a crash is skipped; of a value written twice the later one counts.
+    """
+    rows: dict[tuple[float, int], Row] = defaultdict(dict)
     for line in _read_text(path).split("\n"):
         row = as_mapping(_parse_json(line))
         step, seed = as_number(row.get("step")), row.get("seed", 0)
         if step is not None and isinstance(seed, int):
-            rows[step, seed] = {**row, "step": step, "seed": seed}
+            rows[step, seed].update({**row, "step": step, "seed": seed})
     return [rows[key] for key in sorted(rows)]
 
 
@@ -89,6 +145,16 @@ def episode_returns(row: Row) -> list[float]:
     return [value for value in map(as_number, values) if value is not None] if isinstance(values, list) else []
 
 
+def metric_values(name: str) -> Callable[[Row], list[float]]:
+    """Reads a metric of a row: a list of one value, or none."""
+
+    def values_of(row: Row) -> list[float]:
+        value = as_number(row.get(name))
+        return [] if value is None else [value]
+
+    return values_of
+
+
 def mean_of(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
@@ -104,15 +170,31 @@ def final_returns(run: Run) -> dict[int, float]:
     return {row["seed"]: mean_of(episode_returns(row)) for row in rows}
 
 
-def wall_seconds(run: Run) -> float | None:
-    elapsed = [value for row in run.metrics if (value := as_number(row.get("time/time_elapsed")))]
-    if elapsed:  # counts training only; the clock between start and end also counts the time a run lay stopped
-        return max(elapsed)
+def best_returns(run: Run) -> dict[int, float]:
+    """Mean return of each seed's best evaluation."""
+    best: dict[int, float] = {}
+    for row in run.evaluations:
+        best[row["seed"]] = max(mean_of(episode_returns(row)), best.get(row["seed"], -math.inf))
+    return best
+
+
+def pace(run: Run) -> tuple[float | None, float | None]:
+    """Seconds of training, and steps per second of one seed.
+
+    As recorded at the end or else logged: these leave out the time that a run lay stopped, unlike its two dates.
+    """
+    if run.concluded and (recorded := as_number(run.info.get("elapsed"))):
+        return recorded, run.steps / recorded if run.steps else None
+    logged = [(value, row["step"]) for row in run.metrics if (value := as_number(row.get("time/time_elapsed")))]
+    if logged:
+        seconds, step = max(logged)
+        return seconds, step / seconds
     try:
         started, ended = (datetime.fromisoformat(str(run.info.get(key))) for key in ("started", "ended"))
-        return (ended - started).total_seconds()
+        between = (ended - started).total_seconds()
+        return between, run.steps / between if run.steps and between > 0 else None
     except (ValueError, TypeError):
-        return None
+        return None, None
 
 
 def curve_points(rows: Sequence[Row], values_of: Callable[[Row], list[float]], many_seeds: bool) -> list[Point]:

@@ -76,6 +76,18 @@ class RunLock:
             self._handle = None
 
 
+def is_locked(run_dir: Path) -> bool | None:
+    """Whether a process works in a run directory; None where that cannot be found out."""
+    try:
+        with (run_dir / ".lock").open() as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+
+
 class RunRecord:
     """`run.json`: status and circumstances of a run."""
 
@@ -136,7 +148,7 @@ class RunRecord:
 
     def begin(self, **values: Any) -> None:
         """Training starts again: an earlier end, whatever it was, no longer holds."""
-        self.update(status="running", ended=None, failure=None, **values)
+        self.update(status="running", ended=None, elapsed=None, failure=None, **values)
         self.begun = True
 
     def end(self, status: str, **values: Any) -> None:
@@ -166,17 +178,21 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def git_commit() -> str | None:
-    """The commit of the working directory the run was started from, with `+changes` if it is not clean."""
+def git_commit(folder: Path | None = None, besides: str | None = None) -> str | None:
+    """The commit of the folder, by default the one the run was started from, with `+changes` if it is not clean.
+
+    Changes under `besides` do not count.
+    """
+    apart = ["--", ".", f":!{besides}"] if besides else []
     try:
-        commit = _git("rev-parse", "HEAD")
-        return commit + ("+changes" if _git("status", "--porcelain", "--untracked-files=no") else "")
+        commit = _git(folder, "rev-parse", "HEAD")
+        return commit + ("+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", *apart) else "")
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def _git(*words: str) -> str:
-    answer = subprocess.run(["git", *words], capture_output=True, text=True, timeout=5, check=True)
+def _git(folder: Path | None, *words: str) -> str:
+    answer = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=5, check=True)
     return answer.stdout.strip()
 
 

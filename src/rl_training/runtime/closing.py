@@ -15,7 +15,9 @@ from rl_training.core.checks import Note, UserError
 from rl_training.core.rng import episode_seed
 from rl_training.core.signals import interruptible
 from rl_training.envs.factory import Env, EnvSource
+from rl_training.envs.pixels import free_renderer, said
 from rl_training.envs.wrappers import episode_limit
+from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.report import write_report
 from rl_training.experiment.video import write_video
 from rl_training.runtime.agents import Agent, load_agent
@@ -74,7 +76,8 @@ def _render(env: Env, name: str) -> Frame:
     try:
         frame: Any = env.render()
     except Exception as error:
-        raise UserError(f"{name} cannot be rendered: {type(error).__name__}: {error}") from error
+        free_renderer(error)
+        raise UserError(f"{name} cannot be rendered: {said(error)}") from error
     if not isinstance(frame, np.ndarray):
         raise UserError(f"{name} cannot be rendered: render() returned {type(frame).__name__}")
     return frame.astype(np.uint8, copy=False)
@@ -92,12 +95,18 @@ def write_video_and_report(session: Session) -> None:
                 record_video(agent, session.source, run_dir / "video.webm")
         except Exception as error:  # an environment may raise anything when it is rendered
             _say(f"no video: {error}")
-    if session.config.report:
-        try:
-            with interruptible():
-                write_report(run_dir)
-        except Exception as error:
-            _say(f"no report: {error}")
+    with interruptible():
+        write_report_if_wanted(session.config, run_dir)
+
+
+def write_report_if_wanted(config: TrainConfig, run_dir: Path) -> None:
+    """The report of a run that has ended in whatever way; it cannot fail it."""
+    if not config.report:
+        return
+    try:
+        write_report(run_dir)
+    except Exception as error:
+        _say(f"no report: {error}")
 
 
 def _say(text: str) -> None:

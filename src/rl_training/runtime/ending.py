@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rl_training.core.signals import Stopped, StopSignals
+from rl_training.core.signals import Stopped, StopSignals, deferred
 from rl_training.core.types import TrainResult
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.runs import RunRecord
-from rl_training.runtime.closing import write_video_and_report
+from rl_training.runtime.closing import write_report_if_wanted, write_video_and_report
 from rl_training.runtime.session import Session, TrainingFailure
 
 
@@ -22,7 +22,7 @@ def conclude(session: Session, signals: StopSignals) -> TrainResult:
     }
     result = TrainResult(session.run_dir, session.saver.newest.path, metrics)
     finished = session.step >= session.total and not session.evaluation_due
-    session.record.end("finished" if finished else "stopped", metrics=metrics)
+    session.record.end("finished" if finished else "stopped", metrics=metrics, elapsed=round(session.elapsed, 3))
     if finished:
         try:
             write_video_and_report(session)
@@ -30,6 +30,9 @@ def conclude(session: Session, signals: StopSignals) -> TrainResult:
             signals.obeyed = True
             stop.describe(f"; the run is finished in {result.run_dir}, its video or report is missing", result)
             raise
+    else:
+        with deferred():
+            write_report_if_wanted(session.config, session.run_dir)
     if signals.received is not None and not finished:
         raise Stopped.by(signals.received, f"; saved in {result.run_dir}", result)
     if session.failed:

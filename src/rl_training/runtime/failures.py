@@ -8,16 +8,32 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rl_training.core.checks import one_line
+from rl_training.core.signals import deferred
 from rl_training.envs.vector import EnvironmentFailure
+from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.files import replace_file, to_json
 from rl_training.experiment.logging import finite
 from rl_training.experiment.runs import RunRecord
+from rl_training.runtime.closing import write_report_if_wanted
 from rl_training.runtime.session import TrainingFailure
 from rl_training.runtime.storage import shortage
 
 
 @contextmanager
-def recorded_failures(run_dir: Path, record: RunRecord) -> Iterator[None]:
+def recorded_failures(config: TrainConfig, run_dir: Path, record: RunRecord) -> Iterator[None]:
+    """Records why training raises, if it does; a run that ends here, failed or stopped half way, gets a report."""
+    try:
+        with _recorded(run_dir, record):
+            yield
+    except BaseException:
+        if record.begun and record.values["status"] != "running":
+            with deferred():
+                write_report_if_wanted(config, run_dir)
+        raise
+
+
+@contextmanager
+def _recorded(run_dir: Path, record: RunRecord) -> Iterator[None]:
     """Marks the run as failed if its training raises; a foreseen failure is one line, any other keeps its traceback.
 
     A resume that is rejected before the run has begun again leaves the record as it is.
@@ -41,8 +57,9 @@ def recorded_failures(run_dir: Path, record: RunRecord) -> Iterator[None]:
         raise TrainingFailure(what) from error
 
 
-def report_hang(failure: EnvironmentFailure, run_dir: Path, record: RunRecord) -> None:
+def report_hang(failure: EnvironmentFailure, config: TrainConfig, run_dir: Path, record: RunRecord) -> None:
     print(f"error: {_report_failure(failure, run_dir, record)}", file=sys.stderr, flush=True)
+    write_report_if_wanted(config, run_dir)
 
 
 def _report_failure(failure: EnvironmentFailure, run_dir: Path, record: RunRecord) -> str:

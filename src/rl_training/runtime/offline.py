@@ -18,7 +18,7 @@ from rl_training.data.mixed_data import MixedData
 from rl_training.data.offline_dataset import ResidentData, TransitionDataset
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.data.storage import Array, blocks
-from rl_training.data.summary import trajectory_returns
+from rl_training.data.summary import summary_for_record, trajectory_returns
 from rl_training.data.transitions import Transitions, joined, scattered
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvSource
@@ -41,7 +41,7 @@ class OfflineData:
     dataset: TransitionDataset
     observation: ObservationCodec
     action: ActionCodec
-    sha256: str
+    summary: dict[str, Any]  # rows, returns, digest, where it is from
     has_environment: bool
     replays_exactly: bool  # that environment
     notices: tuple[str, ...]
@@ -54,8 +54,13 @@ class OfflineData:
         return env_shape(self.observation, self.action)
 
     @property
+    def sha256(self) -> str:
+        return str(self.summary["sha256"])
+
+    @property
     def about(self) -> dict[str, Any]:
-        return {"dataset": {"sha256": self.sha256, "transitions": len(self.dataset)}}
+        """For the run's record and its checkpoints' state."""
+        return {"dataset": self.summary}
 
     def change_since(self, told: Any, where: Path, force: bool) -> str | None:
         """A run goes on only with the data that it began with, or by force; then what has changed.
@@ -93,6 +98,9 @@ def prepare_offline(
         no_environment = str(error)
         notices.append(f"no environment, so there are no evaluations: {error}")
     transitions, where = _transitions(settings, source, given, bound)
+    from_where = data_source(settings, source)
+    if settings.dataset_kind in ("random", "policy"):
+        notices.append(f"no data set is given (dataset_path), so one was made: {from_where}")
     notices += transitions.notes
     try:
         if no_environment is None:
@@ -108,11 +116,28 @@ def prepare_offline(
         notices += differences(transitions, observation, action, source.env_id, where)
     scale, shift = _reward_scale(settings, transitions), settings.reward_shift
     dataset = dataset.with_reward_transform(scale=scale, shift=shift)
-    digest = transitions.sha256()
+    summary = {
+        "kind": settings.dataset_kind,
+        "source": from_where,
+        **summary_for_record(transitions),
+        "offline_steps": settings.offline_steps,
+    }
     return OfflineData(
-        dataset, observation, action, digest, no_environment is None, replays_exactly, tuple(notices), scale, shift,
+        dataset, observation, action, summary, no_environment is None, replays_exactly, tuple(notices), scale, shift,
         has_time_limit,
     )  # fmt: skip
+
+
+def data_source(settings: OfflineSettings, source: EnvSource) -> str:
+    """Where the data set is from, for people: its files, or the recipe that made it."""
+    if settings.dataset_kind == "file":
+        return ", ".join(map(str, settings.dataset_paths))
+    if settings.dataset_kind == "memory":
+        return "arrays in memory, passed in Python"
+    player = "random actions"
+    if settings.dataset_kind == "policy":
+        player = f"the agent {settings.dataset_agent} with noise {settings.dataset_noise:g}"
+    return f"{settings.dataset_size:,} steps of {player} in {source.env_id}, dataset_seed {settings.dataset_seed}"
 
 
 def environment_codecs(source: EnvSource) -> tuple[ObservationCodec, ActionCodec]:

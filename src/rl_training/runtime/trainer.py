@@ -115,7 +115,7 @@ def train(
     try:
         if _plays(settings) and not checked.replays_exactly:
             record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
-        with recorded_failures(run_dir, record):
+        with recorded_failures(config, run_dir, record):
             session = _execute(
                 config, cls, settings, source, run_dir, record, choices, hooks, show_progress, offline=offline
             )
@@ -173,7 +173,7 @@ def resume(
             change = NOT_REPLAYABLE
         if change is not None or rounding is not None:
             begun |= {"resume": "inexact", "resume_note": change or rounding}
-        with recorded_failures(run_dir, record):
+        with recorded_failures(config, run_dir, record):
             session = _execute(
                 config, cls, settings, source, run_dir, record, choices, hooks, show_progress,
                 resumed=checkpoint, notes=[*notes, *([rounding] if rounding else [])], offline=offline, begun=begun,
@@ -225,7 +225,7 @@ def _execute(
         room = disk_note(run_dir, config.keep_checkpoints, learner, replay, resumed)
 
         def guard(watched: SeededEnvs) -> Watchdog:
-            return Watchdog(watched, lambda hang: report_hang(hang, run_dir, record))
+            return Watchdog(watched, lambda hang: report_hang(hang, config, run_dir, record))
 
         with guard(envs) if envs is not None else nullcontext():
             with interruptible():
