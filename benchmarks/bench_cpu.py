@@ -17,6 +17,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from provenance import write_result
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -165,7 +167,7 @@ def main() -> None:
             results["comparisons"].append(result)  # type: ignore[attr-defined]
             print(json.dumps(result), flush=True)
     if words.output:
-        words.output.write_text(json.dumps(results, indent=1) + "\n")
+        write_result(words.output, results, words.peer_python)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Updates per second on a GPU: one captured graph per step of the loop, one seed or many.
 
-python benchmarks/bench_gpu.py [--algo sac] [--device cuda] [--seeds 1 16 64] [--updates 2000]
+python benchmarks/bench_gpu.py [--algo sac] [--device cuda] [--seeds 1 16 64] [--updates 2000] [--output FILE]
+                               [--set batch_size=512 ...]
+With --device cpu it shows, slowly, that an algorithm can be measured.
 """
 
 from __future__ import annotations
@@ -8,21 +10,28 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
+from provenance import write_result
 
-from rl_training.algorithms.base import OffPolicySettings
+from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.catalogue import learner_class
 from rl_training.algorithms.offline import OfflineSettings
+from rl_training.core.fields import parse
 from rl_training.core.types import EnvShape
-from rl_training.data.frame_replay import FrameReplay, replay_class
+from rl_training.data.frame_replay import FrameReplay
 from rl_training.data.offline_dataset import ResidentData, TransitionDataset
 from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.experiment.config import TrainConfig
 from rl_training.runtime.offline import SAME_RATE
+from rl_training.runtime.storage import make_replay
 
 SHAPES = {
     "HalfCheetah-v5": EnvShape((17,), "float32", 6, False),
+    "CartPole-v1": EnvShape((4,), "float32", 2, True),
     "pixels": EnvShape((9, 84, 84), "uint8", 6, False, frame_stack=3, episode_limit=1000),
 }
 ROWS = 10_000
@@ -36,14 +45,16 @@ def filled_source(shape: EnvShape, settings: OffPolicySettings, seeds: int, devi
         actions = torch.rand(ROWS, shape.action_dim) * 2 - 1
         zeros = torch.zeros(ROWS)
         return ResidentData(TransitionDataset(**rows, actions=actions, rewards=torch.randn(ROWS), dones=zeros), device)
-    replay = replay_class(shape)(
-        shape, capacity=ROWS, num_envs=1, seeds=seeds, device=device,
-        n_step=getattr(settings, "n_step", 1), gamma=settings.gamma,
-    )  # fmt: skip
+    # As a run of so many steps has it, with its n-step returns and priorities.
+    config = TrainConfig("any", "any", total_timesteps=ROWS, seeds=tuple(range(seeds)))
+    replay = make_replay(config, settings, shape, torch.device(device))
     for tensor in replay.storage.values():
         if tensor.is_floating_point():
             tensor.normal_(generator=generator)
-    replay.storage["actions"].tanh_()
+    if shape.discrete:
+        replay.storage["actions"].random_(0, shape.action_dim, generator=generator)
+    else:
+        replay.storage["actions"].tanh_()
     if isinstance(replay, FrameReplay):
         replay.pictures.random_(0, 256, generator=generator)
         replay.storage["age"].fill_(replay.stack - 1)
@@ -52,31 +63,45 @@ def filled_source(shape: EnvShape, settings: OffPolicySettings, seeds: int, devi
     return replay
 
 
+def parse_words(cls: type[Learner], words: Sequence[str]) -> Any:
+    """The algorithm's settings, with changes such as `batch_size=512`, whose values are JSON."""
+    values = {key: json.loads(value) for key, _, value in (word.partition("=") for word in words)}
+    return parse(cls.settings_type, values, "algo_kwargs")
+
+
+def shape_of(cls: type[Learner]) -> EnvShape:
+    """The task that an algorithm is measured on."""
+    return SHAPES["pixels" if cls.image_observations else "CartPole-v1" if cls.discrete_actions else "HalfCheetah-v5"]
+
+
 def updates_per_call(settings: OffPolicySettings) -> int:
     """As many as the loop does at once on a GPU."""
     return SAME_RATE if isinstance(settings, OfflineSettings) else settings.gradient_updates_per_step
 
 
-def measure(algo: str, seeds: int, device: str, compiled: bool, updates: int) -> dict[str, Any]:
+def measure(
+    algo: str, seeds: int, device: str, compiled: bool, updates: int, changes: Sequence[str] = ()
+) -> dict[str, Any]:
     torch.set_float32_matmul_precision("high")
     cls = learner_class(algo)
-    settings = cls.settings_type()
-    shape = SHAPES["pixels" if cls.image_observations else "HalfCheetah-v5"]
+    settings = parse_words(cls, changes)
+    shape = shape_of(cls)
     learner = cls.create(shape, settings, range(seeds), device=device, compiled=compiled)
     per_step = updates_per_call(settings)
-    steps = updates // per_step // 5
+    steps = max(updates // per_step // 5, 1)
+    wait: Callable[[], None] = torch.cuda.synchronize if learner.device.type == "cuda" else lambda: None
     source = filled_source(shape, settings, seeds, device)
     started = time.perf_counter()
-    for step in range(10):
+    for step in range(min(10, steps)):
         learner.train(source, per_step, step)
-    torch.cuda.synchronize()
+    wait()
     ready = time.perf_counter() - started
     rates = []
     for _ in range(5):
         started = time.perf_counter()
         for step in range(steps):
             learner.train(source, per_step, step)
-        torch.cuda.synchronize()
+        wait()
         rates.append(steps * per_step / (time.perf_counter() - started))
     rate = sorted(rates)[2]
     return {
@@ -97,10 +122,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 16, 64])
     parser.add_argument("--updates", type=int, default=2000)
     parser.add_argument("--eager", action="store_true", help="also without compilation")
+    parser.add_argument("--only-eager", action="store_true", help="only without compilation")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=JSON", dest="changes", help="settings")
+    parser.add_argument("--output", type=Path)
     words = parser.parse_args()
-    for compiled in (False, True) if words.eager else (True,):
+    rows = []
+    for compiled in (False,) if words.only_eager else (False, True) if words.eager else (True,):
         for seeds in words.seeds:
-            print(json.dumps(measure(words.algo, seeds, words.device, compiled, words.updates)), flush=True)
+            rows.append(measure(words.algo, seeds, words.device, compiled, words.updates, words.changes))
+            print(json.dumps(rows[-1]), flush=True)
+    if words.output:
+        write_result(words.output, {"rows": rows})
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import safetensors.torch
+from provenance import write_result
 from torch import Tensor
 
 from rl_training.algorithms.sac import SAC, SACSettings
@@ -87,7 +88,7 @@ def main() -> None:
     }
     print(json.dumps(results, indent=1))
     if words.output:
-        words.output.write_text(json.dumps(results, indent=1) + "\n")
+        write_result(words.output, results)
 
 
 if __name__ == "__main__":

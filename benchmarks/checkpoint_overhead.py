@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from bench_cpu import Side
+from provenance import write_result
 
 EVERY = 10_000
 NEVER = 1_000_000_000
@@ -52,10 +53,10 @@ def main() -> None:
     parser.add_argument("--env", default="Pendulum-v1")
     parser.add_argument("--output", type=Path)
     words = parser.parse_args()
-    text = json.dumps(compare(words.env, words.rounds), indent=1)
-    print(text)
+    result = compare(words.env, words.rounds)
+    print(json.dumps(result, indent=1))
     if words.output:
-        words.output.write_text(text + "\n")
+        write_result(words.output, result)
 
 
 if __name__ == "__main__":

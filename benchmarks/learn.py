@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from provenance import write_result
+
 from rl_training.cli import load_config
 from rl_training.core.d4rl import normalized_score
 from rl_training.core.statistics import summarize
@@ -24,7 +26,6 @@ from rl_training.experiment.charts import CHART_CSS, Point, Series, line_chart
 from rl_training.experiment.checkpointing import load_checkpoint
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.registry import get_algorithm_spec
-from rl_training.experiment.runs import versions
 from rl_training.runtime.agents import load_agent
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.session import Session
@@ -199,7 +200,7 @@ def prove(
         "train_seconds": seconds,
         "seeds_x_steps_per_s": proof.seeds * config.total_timesteps / seconds,
         "engine": record["engine"],
-        "versions": versions(),
+        "trained_commit": record["git_commit"],  # where its first stretch began
         "curve": [
             {"step": row["step"], "seed": row["seed"], "mean": sum(row["returns"]) / len(row["returns"])}
             for row in rows
@@ -250,7 +251,8 @@ def table(folder: Path) -> str:
     lines = [
         "# Results",
         "",
-        "Made by `benchmarks/learn.py`: greedy policy on fresh episodes, interquartile mean over seeds [interval].",
+        "Made by `benchmarks/learn.py`: greedy policy on fresh episodes, interquartile mean over seeds [interval];",
+        "of fewer than four seeds the mean.",
         "Peer: stable-baselines3 or sb3-contrib with the same settings and budget, best agent of each of 5 seeds on",
         "100 fresh episodes (`benchmarks/peer_scores.py`); C51, with its own settings, stands beside its DQN;",
         "offline the peer is d3rlpy, and its last agent counts too.",
@@ -309,7 +311,7 @@ def main() -> None:
         result = prove(name, words.device, words.runs, words.minutes, words.data)
         if result is None:
             continue
-        (words.output / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+        write_result(words.output / f"{name}.json", result)
         (words.output / f"{name}.svg").write_text(curve_svg(result))
         best, final = result["summary"]["best"], result["summary"]["final"]
         print(f"{name}: best {best['iqm']:.1f} {best['interval']}, final {final['iqm']:.1f}", flush=True)

@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+from provenance import write_result
 
 from rl_training.core.types import EnvShape
 from rl_training.data.replay_buffer import ReplayBuffer, replay_bytes
@@ -105,7 +106,7 @@ def main() -> None:
     }
     print(json.dumps(results, indent=1))
     if words.output:
-        words.output.write_text(json.dumps(results, indent=1) + "\n")
+        write_result(words.output, results)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from learn import PROOFS
+from provenance import write_result
 
 from rl_training.cli import load_config
 from rl_training.core.statistics import summarize
@@ -122,16 +123,16 @@ def main() -> None:
             name = waiting[future]
             done[name].append(future.result())
             if len(done[name]) == words.seeds:
-                write(name, settings[name], sorted(done[name], key=lambda one: one["seed"]), words.output)
+                write(name, settings[name], sorted(done[name], key=lambda one: one["seed"]), words)
 
 
-def write(name: str, settings: dict[str, Any], seeds: list[dict[str, Any]], folder: Path) -> None:
+def write(name: str, settings: dict[str, Any], seeds: list[dict[str, Any]], words: argparse.Namespace) -> None:
     kinds = [kind for kind in ("best", "final") if kind in seeds[0]]
     summary = {kind: summarize([one[kind] for one in seeds]) for kind in kinds}
     if name in OFFLINE:
         settings = {**settings, "files": list(PROOFS[name].data)}  # wherever they were
     result = {"name": name, "settings": settings, "summary": summary, "seeds": seeds}
-    (folder / f"peer-{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result(words.output / f"peer-{name}.json", result, words.peer_python)
     print(f"{name}: {kinds[0]} {summary[kinds[0]]['iqm']:.1f} {summary[kinds[0]]['interval']}", flush=True)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from bench_cpu import Peer, Task, compare, machine
+from provenance import write_result
 from side_learner import make_learner
 
 from rl_training.engine import drawing
@@ -94,7 +95,7 @@ def main() -> None:
         results["comparisons"].append(result)
         print(json.dumps(result), flush=True)
     output = words.output or Path(__file__).parent / "results" / f"pixel-speed-{words.device}.json"
-    output.write_text(json.dumps(results, indent=1) + "\n")
+    write_result(output, results)
 
 
 if __name__ == "__main__":

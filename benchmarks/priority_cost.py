@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from provenance import write_result
 
 from rl_training.algorithms.dqn import DQN, DQNSettings
 from rl_training.core.rng import stream
@@ -115,7 +116,7 @@ def main() -> None:
     }
     print(json.dumps(results))
     if words.output:
-        words.output.write_text(json.dumps(results, indent=1) + "\n")
+        write_result(words.output, results)
 
 
 if __name__ == "__main__":

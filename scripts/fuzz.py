@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("src", "tests", "benchmarks")]
 
 import hostile  # noqa: E402
 import hostile_data  # noqa: E402
@@ -34,6 +34,7 @@ import torch  # noqa: E402
 from conftest import make_quick_config  # noqa: E402
 from fuzz_data import mutated_dataset  # noqa: E402
 from fuzz_mutations import mutate_bytes, mutate_json, mutate_safetensors, mutate_yaml  # noqa: E402
+from provenance import write_result  # noqa: E402
 
 from rl_training.algorithms.catalogue import algorithm_names  # noqa: E402
 from rl_training.cli.loading import load_config  # noqa: E402
@@ -301,7 +302,7 @@ def main() -> int:
         "memory_growth_mib": round(grown),
         "seconds": round(time.monotonic() - begun, 1),
     }
-    words.output.write_text(json.dumps(result, indent=1) + "\n")
+    write_result(words.output, result)
     print(
         f"fuzz: {words.checkpoints} checkpoints and agents, {words.configs} configs, {words.datasets} data sets in "
         f"{result['seconds']:.0f} s: code executions {executions}, tracebacks {fuzzer.tracebacks}, "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import random
 import signal
 import subprocess
@@ -22,8 +21,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 from harness import ROOT
+from provenance import write_result
 from resume_harness import (
     PACKAGES,
     compare_runs,
@@ -38,7 +39,6 @@ from resume_harness import (
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.experiment.checkpointing import list_checkpoints
 from rl_training.experiment.config import TrainConfig
-from rl_training.experiment.runs import versions
 
 STEPS = 4000
 CHANGES: dict[str, Any] = {
@@ -219,7 +219,6 @@ class Campaign:
             "seconds": round(seconds),
             "steps_per_run": STEPS,
             "uninterrupted_s": {f"{algo} {family}": round(s, 1) for (algo, family), s in self.life_s.items()},
-            "versions": versions(),
             "each_run": [asdict(run) for run in self.runs],
         }
 
@@ -239,7 +238,7 @@ def main() -> int:
         campaign = Campaign(options.kills, options.seed, options.jobs, options.keep or Path(temporary))
         campaign.run_all()
     result = campaign.result(time.monotonic() - began)
-    options.output.write_text(json.dumps(result, indent=1) + "\n")
+    write_result(options.output, result)
     bad = {key: result[key] for key in ("lost_runs", "unequal_finals", "tracebacks")}
     counts = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in bad.items())
     print(f"{result['kills']} kills in {result['runs']} runs of {len(algorithm_names())} algorithms: {counts}")
