@@ -35,6 +35,18 @@ def run_cli(*words: str, cwd: Path = ROOT, timeout: float = 300) -> subprocess.C
     return run_program("-m", "rl_training", *words, cwd=cwd, timeout=timeout)
 
 
+def decode(path: Path) -> tuple[dict[str, Any], Any]:
+    """What a video file says of itself, and its frames (count, height, width, 3)."""
+    import imageio_ffmpeg
+    import numpy as np
+
+    reader = imageio_ffmpeg.read_frames(str(path))
+    meta = next(reader)
+    width, height = meta["source_size"]
+    frames = [np.frombuffer(frame, dtype=np.uint8).reshape(height, width, 3) for frame in reader]
+    return meta, np.stack(frames)
+
+
 def check_seeds_together(cls: Any, **settings: Any) -> None:
     """A learner's seeds, trained together on given batches, are bit for bit each alone (twenty updates)."""
     import torch

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from harness import decode
 from image_envs import HEIGHT, WIDTH, Dot
 from probes import train_on
 from resume_harness import Forks, compare_runs, make_config
 from test_seeds import assert_same_bits, saved_arrays
-from test_video import decode
 
 from rl_training.algorithms import DQN, SAC
 from rl_training.algorithms.catalogue import learner_class

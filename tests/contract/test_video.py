@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import imageio_ffmpeg
 import numpy as np
 import pytest
+from harness import decode
 from numpy.typing import NDArray
 
 from rl_training.core.checks import UserError
@@ -18,14 +18,6 @@ from rl_training.runtime.workflows import record_checkpoint
 def grey_ramp(count: int, height: int, width: int) -> Iterator[NDArray[np.uint8]]:
     for index in range(count):
         yield np.full((height, width, 3), 20 * index, dtype=np.uint8)
-
-
-def decode(path: Path) -> tuple[dict[str, object], NDArray[np.uint8]]:
-    reader = imageio_ffmpeg.read_frames(str(path))
-    meta = next(reader)
-    width, height = meta["source_size"]
-    frames = [np.frombuffer(frame, dtype=np.uint8).reshape(height, width, 3) for frame in reader]
-    return meta, np.stack(frames)
 
 
 def test_video_holds_every_frame(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import yaml
 from conftest import small_env
-from harness import run_cli
-from test_video import decode
+from harness import decode, run_cli
 
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.cli import load_config, main
