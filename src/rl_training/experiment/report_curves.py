@@ -11,6 +11,7 @@ from rl_training.experiment.report_data import Run, curve_points, episode_return
 
 TRAINING_RETURN = "rollout/ep_rew_mean"
 METRIC_TITLES = {TRAINING_RETURN: "Training return", "rollout/ep_len_mean": "Episode length"}
+ABBREVIATIONS = {"q", "td", "kl", "bc", "cql"}
 COUNTERS = {"train/n_updates"}  # a straight line; its end is among the headline numbers
 SCHEDULED = {"train/learning_rate", "rollout/exploration_rate"}  # set by the config, which tells them where they stay
 
@@ -83,7 +84,7 @@ def _metric_chart(run: Run, name: str, points: list[Point], width: int, height: 
 def _title(name: str) -> str:
     if name in METRIC_TITLES:
         return METRIC_TITLES[name]
-    words = [word.upper() if word in ("q", "td", "kl", "bc", "cql") else word for word in name.split("/", 1)[1].split("_")]
+    words = [word.upper() if word in ABBREVIATIONS else word for word in name.split("/", 1)[1].split("_")]
     return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
 
 
