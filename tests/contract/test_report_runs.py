@@ -14,10 +14,11 @@ from conftest import make_quick_config
 from test_report import make_run, report_of, tiles, write_rows
 
 from rl_training.cli.main import main
+from rl_training.core.signals import Stopped, interruptible
 from rl_training.experiment.charts import format_number
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.session import TrainingFailure
-from rl_training.runtime.trainer import Stopped, train
+from rl_training.runtime.trainer import train
 
 DATASET = {
     "kind": "file",
@@ -178,6 +179,33 @@ def test_a_run_that_a_signal_stops_gets_a_report(tmp_path: Path) -> None:
     with pytest.raises(Stopped) as stopped:
         train(config, callbacks=[At(50, lambda session: os.kill(os.getpid(), signal.SIGTERM))], show_progress=False)
     assert ">Stopped</span>" in (stopped.value.result.run_dir / "report.html").read_text()
+
+
+def stop_half_way(session: Any) -> None:
+    with interruptible():  # as while kernels compile
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_run_that_a_signal_stops_half_way_gets_a_report(tmp_path: Path) -> None:
+    """Nothing new is saved then: the report shows what was logged."""
+    with pytest.raises(Stopped):
+        train(make_quick_config("dqn", tmp_path, report=True), callbacks=[At(70, stop_half_way)], show_progress=False)
+    (run_dir,) = tmp_path.iterdir()
+    page = (run_dir / "report.html").read_text()
+    assert ">Stopped</span>" in page and tiles(page)["Environment steps"].startswith("60")
+
+
+def test_report_of_a_run_cut_after_a_resume_shows_no_values_of_its_earlier_end(tmp_path: Path) -> None:
+    page = report_of(make_run(tmp_path, [0], status="stopped", elapsed=None, metrics={"global_step": 300}))
+    assert tiles(page)["Environment steps"] == "1,000 | " and tiles(page)["Wall time"] == "2.0 s | 500 steps/s"
+
+
+def test_a_run_whose_callback_raises_gets_a_report(tmp_path: Path) -> None:
+    config = make_quick_config("dqn", tmp_path, report=True)
+    with pytest.raises(ZeroDivisionError):
+        train(config, callbacks=[At(50, lambda session: 1 // 0)], show_progress=False)
+    (run_dir,) = tmp_path.iterdir()
+    assert "ZeroDivisionError: integer division" in (run_dir / "report.html").read_text()
 
 
 @pytest.mark.parametrize("wanted", [True, False])
