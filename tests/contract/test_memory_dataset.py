@@ -74,7 +74,9 @@ def test_a_dataset_in_memory_trains_as_the_same_one_in_a_file(algo: str, recorde
     assert np.abs(arrays["actions"]).max() > 1
     agent = managed(algo, tmp_path / "memory", arrays).learn(show_progress=False)
     assert learner_bits(agent.run_dir) == expected
-    assert record_of(agent.run_dir)["dataset"] == {"sha256": recorded.sha256(), "transitions": 90}
+    about = record_of(agent.run_dir)["dataset"]
+    assert (about["sha256"], about["transitions"], about["kind"]) == (recorded.sha256(), 90, "memory")
+    assert about["source"] == "arrays in memory, passed in Python"
     assert agent.config.algo_kwargs["dataset_kind"] == "memory"
     agent.learn(5, show_progress=False)  # the agent still has its data
     assert agent.result.metrics["global_step"] == 25
