@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 from conftest import small_env
-from harness import decode, run_cli
+from harness import decode, run_cli, run_program
 
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.cli import load_config, main
@@ -158,22 +158,88 @@ def test_mistakes_are_one_line_and_exit_2(words: list[str], message: str, tmp_pa
     assert list(tmp_path.iterdir()) == []  # nothing half-made is left
 
 
-def test_a_broken_config_tells_everything_at_once_before_any_environment(tmp_path: Path) -> None:
+def test_a_broken_config_tells_everything_at_once_before_any_environment(tmp_path: Path, capsys) -> None:
     path = tmp_path / "broken.yaml"
     path.write_text(
         "algo: dqn\nenv_id: NoSuchEnv-v0\ntotal_timesteps: lots\nalgo_kwargs:\n  learnng_rate: 1e-3\nnum_env: 2\n"
     )
-    answer = run_cli("train", "--config", str(path))
-    assert answer.returncode == 2
-    lines = answer.stderr.splitlines()
-    assert [line.split(": ")[1] for line in lines] == [f"{path}:3", f"{path}:6"]
+    assert main(["train", "--config", str(path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[1] for line in lines] == [f"{path}:3", f"{path}:5", f"{path}:6"]
     assert "total_timesteps must be an integer, got 'lots'" in lines[0]
-    assert "unknown key 'num_env'; did you mean num_envs?" in lines[1]
+    assert "unknown key 'learnng_rate'; did you mean learning_rate?" in lines[1]
+    assert "unknown key 'num_env'; here it is num_envs" in lines[2]
     path.write_text("algo: dqn\nenv_id: NoSuchEnv-v0\nalgo_kwargs:\n  learnng_rate: 1e-3\n  gamma: 7\n")
-    answer = run_cli("train", "--config", str(path))
-    assert answer.returncode == 2
-    assert f"{path}:4: unknown key 'learnng_rate'; did you mean learning_rate?" in answer.stderr
-    assert f"{path}:5: gamma must be in [0, 1], got 7" in answer.stderr
+    assert main(["train", "--config", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert f"{path}:4: unknown key 'learnng_rate'; did you mean learning_rate?" in said
+    assert f"{path}:5: gamma must be in [0, 1], got 7" in said
+
+
+def test_every_problem_of_several_sets_is_reported_at_once(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["gamma=7", "seed=-1", "novalue", "seed.x=1", "net_arch=[8]", "algo_kwargs.tua=1", "seeds=[1",
+             "env_kwargs.wrappers.pixel=1", "algo_kwargs.policy_noise=1"]  # fmt: skip
+    words = [word for one in given for word in ("--set", one)]
+    assert main(["train", "sac", "Pendulum-v1", *words]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("error: ") for line in lines)
+    assert [line.removeprefix("error: ") for line in lines] == [
+        "--set must be key=value or section.key=value, got 'novalue'",
+        "--set seeds: not valid YAML: while parsing a flow sequence, expected ',' or ']', but got '<stream end>'",
+        "--set seed.x: seed is not a section, it is -1",
+        "unknown key 'net_arch'; here it is algo_kwargs.hidden_sizes",
+        "seed must be >= 0 and < 2**31, got -1",
+        "unknown key 'tua'; did you mean tau?",
+        "unknown key 'policy_noise'; it is a setting of other algorithms, not of sac",
+        "gamma must be in [0, 1], got 7",
+        "unknown wrapper 'pixel'; did you mean pixels?",
+    ]
+    assert main(["train", "sca", "Pendulum-v1", "--set", "gamma=7", "--set", "seed=-1"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert "got 'sca'; did you mean sac?" in lines[0] and "seed must be" in lines[2] and len(lines) == 3
+    assert lines[1] == "error: unknown key 'gamma'; here it is algo_kwargs.gamma"
+
+
+def test_set_takes_a_setting_of_the_algorithm_by_its_name() -> None:
+    config = load_config("configs/sac/pendulum.yaml", ["gamma=0.9", "seed=3", "algo_kwargs.tau=0.5", "tau=0.25"])
+    assert (config.algo_kwargs["gamma"], config.seed, config.algo_kwargs["tau"]) == (0.9, 3, 0.25)
+    assert load_config("configs/dqn/cartpole.yaml", ["algo=td3", "env_id=Pendulum-v1", "algo_kwargs={}",
+                                                     "policy_delay=3"]).algo_kwargs == {"policy_delay": 3}  # fmt: skip
+
+
+def test_an_environment_in_a_module_of_the_current_folder(tmp_path: Path) -> None:
+    """As the console script starts: the current folder is not on the path. Two worker processes find it too."""
+    start = "import sys; sys.path.pop(0); from rl_training.cli import main; sys.exit(main(sys.argv[1:]))"
+    (tmp_path / "helper_of_mine.py").write_text("LENGTH = 5\n")
+    (tmp_path / "yaml.py").write_text("raise RuntimeError('a file of the user that has the name of a package')\n")
+    (tmp_path / "my_envs.py").write_text(
+        "import gymnasium as gym\n"
+        "def make():\n"
+        "    from helper_of_mine import LENGTH\n"
+        "    return gym.make('Pendulum-v1', max_episode_steps=LENGTH)\n"
+        "gym.register('Mine-v0', entry_point=make)\n"
+    )
+    words = ["sac", "my_envs:Mine-v0", "--total-timesteps", "30", "--num-envs", "2", "--eval-episodes", "1", *SMALL]
+    answer = run_program("-c", start, "train", *words, "--set", "workers=2", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    (run_dir,) = (tmp_path / "runs").iterdir()
+    assert json.loads((run_dir / "run.json").read_text())["engine"]["workers"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--buffer-size", "100"], "--buffer-size 100; here it is algo_kwargs.buffer_capacity; settings are given as"),
+        (["--gamma=0.9"], "--gamma=0.9; here it is algo_kwargs.gamma; settings are given as --set NAME=VALUE"),
+        (["--use-sde"], "--use-sde; state-dependent exploration is not supported"),
+        (["--total-steps", "2"], "--total-steps 2; did you mean --total-timesteps?"),
+    ],
+)
+def test_a_setting_given_as_an_option_is_answered_with_set(words: list[str], message: str, capsys) -> None:
+    assert main(["train", "sac", "Pendulum-v1", *words]) == 2
+    said = capsys.readouterr().err
+    assert f"unrecognized arguments: {message}" in said and said.count("\n") == 1
 
 
 def test_a_module_in_a_config_file_is_not_imported(tmp_path: Path) -> None:

@@ -212,7 +212,12 @@ def test_update_returns_every_metric_at_once_and_state_round_trips() -> None:
         ({"max_advantage_weight": 0}, "max_advantage_weight must be > 0, got 0"),
         ({"dataset_kind": "file"}, "dataset_path must be given when dataset_kind is file"),
         ({"dataset_kind": "policy"}, "dataset_agent must be given when dataset_kind is policy"),
-        ({"dataset_path": "x.npz"}, "dataset_kind must be file when dataset_path is given"),
+        (
+            {"dataset_kind": "random", "dataset_path": "x.npz"},
+            r"dataset_kind must be file when dataset_path is given \(`dataset_path: null` takes it back\)",
+        ),
+        ({"dataset_kind": "file", "dataset_agent": "a"}, "dataset_path must be given when dataset_kind is file"),
+        ({"dataset_path": "x.npz", "dataset_agent": "a"}, "dataset_agent must be left out where dataset_path is given"),
         (
             {"dataset_kind": "ranom"},
             r"dataset_kind must be one of random, policy, file, got 'ranom'; did you mean random\?",

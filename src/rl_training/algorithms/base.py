@@ -117,6 +117,11 @@ class Learner:
         return cls.any_observations or cls.image_observations == images
 
     @classmethod
+    def drop_replaced(cls, given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings `given` in a file, without those that make no sense beside `over`, which is given over it."""
+        return dict(given)
+
+    @classmethod
     def task_settings(cls, env_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """The user's settings, with what the algorithm's authors chose for this task where they leave it open."""
         return {**cls.by_domain.get(domain(env_id) or "", {}), **asked}

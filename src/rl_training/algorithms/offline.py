@@ -13,6 +13,9 @@ from rl_training.core.checks import require
 from rl_training.core.fields import above, at_least, one_of, setting, within
 from rl_training.data.minari import find_minari
 
+SOURCES = {"file": "dataset_path", "policy": "dataset_agent"}  # kind -> the setting that names the source
+RECIPE = ("dataset_size", "dataset_seed", "dataset_noise")
+
 
 @dataclass(frozen=True)
 class OfflineSettings(OffPolicySettings):
@@ -20,8 +23,9 @@ class OfflineSettings(OffPolicySettings):
     online_data_share: float = setting(0.5, within(0, 1))  # of a batch online: so much of it is still from the data set
     learning_starts: int = setting(256, at_least(0))  # online: transitions before updates go on
     normalize_observations: bool = setting(False)  # by the mean and standard deviation of the data set
+    # null: `file` where there is a dataset_path, `policy` where there is a dataset_agent, else `random`;
     # memory: passed in Python with `dataset=`, which a resume of the run needs again
-    dataset_kind: str = setting("random", one_of("random", "policy", "file", "memory"))
+    dataset_kind: str | None = setting(None, one_of("random", "policy", "file", "memory"))
     dataset_size: int = setting(10_000, at_least(2))  # transitions that a recipe makes
     dataset_seed: int = setting(0, at_least(0))
     # for `file`: npz, HDF5, a Minari set, or a run (its replay); several are one after the other
@@ -37,7 +41,11 @@ class OfflineSettings(OffPolicySettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.dataset_seed < 2**31, "dataset_seed", f"< 2**31, got {self.dataset_seed}")
-        for kind, name in (("file", "dataset_path"), ("policy", "dataset_agent")):
+        both = self.dataset_path is not None and self.dataset_agent is not None
+        require(not both, "dataset_agent", "left out where dataset_path is given: the data is a file's or an agent's")
+        if self.dataset_kind is None:
+            object.__setattr__(self, "dataset_kind", _kind_of(self.dataset_path, self.dataset_agent) or "random")
+        for kind, name in SOURCES.items():
             given = getattr(self, name) is not None
             require(given or self.dataset_kind != kind, name, f"given when dataset_kind is {kind}")
             how = f"{kind} when {name} is given (`{name}: null` takes it back)"
@@ -49,10 +57,26 @@ class OfflineSettings(OffPolicySettings):
         return self.dataset_path if isinstance(self.dataset_path, tuple) else (self.dataset_path,)  # type: ignore[return-value]
 
 
+def _kind_of(path: Any, agent: Any) -> str | None:
+    return "file" if path is not None else "policy" if agent is not None else None
+
+
 class OfflineLearner(Learner):
     """What every offline algorithm is, whatever it learns by."""
 
     offline = True
+
+    @classmethod
+    def drop_replaced(cls, given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+        """A data set that `over` names replaces the one of `given`, with all that describes it."""
+        kind = over.get("dataset_kind") or _kind_of(over.get("dataset_path"), over.get("dataset_agent"))
+        named = {name for name in ("dataset_kind", *SOURCES.values()) if name in over}
+        gone = {"dataset_kind"} if named else set()
+        if kind is not None:
+            gone |= {source for other, source in SOURCES.items() if other != kind}
+        if kind == "file":
+            gone |= set(RECIPE)
+        return {name: value for name, value in given.items() if name not in gone}
 
     @classmethod
     def task_settings(cls, env_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:

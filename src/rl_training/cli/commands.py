@@ -18,7 +18,8 @@ Words = argparse.Namespace
 def add_all(subparsers: Any) -> None:
     train = _command(subparsers, "train", run_train, "train from a config file, or `train ALGO ENV`")
     train.add_argument("algo", nargs="?", metavar="ALGO", help="an algorithm (see `list`)")
-    train.add_argument("env", nargs="?", metavar="ENV", help="a Gymnasium id, or module:Id")
+    train.add_argument("env", nargs="?", metavar="ENV", help="a Gymnasium id, or module:Id; offline learning from a "
+                       "data file does without")  # fmt: skip
     train.add_argument("--config", metavar="FILE", help="a YAML config; packaged ones are found from any directory")
     train.add_argument("--total-timesteps", type=_whole, metavar="N", help="environment steps per seed")
     train.add_argument("--seed", type=_whole, metavar="K")
@@ -27,7 +28,7 @@ def add_all(subparsers: Any) -> None:
     train.add_argument("--eval-episodes", type=_whole, metavar="N")
     train.add_argument("--device", metavar="D", help="auto, cpu, cuda or cuda:1")
     train.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
-                       help="any field of the config, e.g. algo_kwargs.gamma=0.98 (repeatable)")  # fmt: skip
+                       help="any field of the config or setting of the algorithm: num_envs=4, gamma=0.98")  # fmt: skip
     add_mending(train, clip_help="offline: actions outside the environment's bounds are clipped")
     _add_run_options(train)
 
@@ -138,7 +139,7 @@ def run_train(words: Words) -> int:
         if words.algo is not None:
             raise UserError("either --config or ALGO ENV, not both")
         config = load_config(words.config, words.overrides, **changes)
-    elif words.algo is None or words.env is None:
+    elif words.algo is None or (words.env is None and not any("dataset_path" in text for text in words.overrides)):
         raise UserError("train needs --config FILE, or ALGO and ENV, e.g. `rl-training train sac Pendulum-v1`")
     else:
         config = default_config(words.algo, words.env, words.overrides, **changes)

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rl_training.core.checks import UserError, did_you_mean
-from rl_training.experiment.config import TrainConfig, apply_overrides, config_from_dict
+from rl_training.core.checks import ConfigError, Problem, UserError, did_you_mean
+from rl_training.core.foreign_names import explain_unknown
+from rl_training.experiment.config import (
+    FIELD_NAMES,
+    NO_ENVIRONMENT,
+    Assignment,
+    TrainConfig,
+    assign,
+    config_from_dict,
+    located,
+    parse_overrides,
+)
 from rl_training.experiment.yaml_loading import LoadedYaml, load_yaml
 from rl_training.resources import ASSETS, find_packaged_asset, packaged_configs
 
@@ -25,8 +37,13 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), **changes: Any)
     return build_config(source.values, overrides, changes, source)
 
 
-def default_config(algo: str, env_id: str, overrides: Sequence[str] = (), **changes: Any) -> TrainConfig:
-    """The packaged config for this algorithm and environment if there is one, else the algorithm's defaults."""
+def default_config(algo: str, env_id: str | None, overrides: Sequence[str] = (), **changes: Any) -> TrainConfig:
+    """The packaged config for this algorithm and environment if there is one, else the algorithm's defaults.
+
+    Without an environment, a data file must be among the `overrides`.
+    """
+    if env_id is None:
+        return build_config({"algo": algo}, overrides, changes, None)
     for path in packaged_configs():
         if path.parent.name == algo:
             source = load_yaml(path)
@@ -38,13 +55,49 @@ def default_config(algo: str, env_id: str, overrides: Sequence[str] = (), **chan
 def build_config(
     values: Mapping[str, Any], overrides: Sequence[str], changes: Mapping[str, Any], source: LoadedYaml | None
 ) -> TrainConfig:
+    """`values`, from a file or not, with the command line's `changes` and `overrides`; all problems at once."""
+    from rl_training.runtime import fitting  # here: it loads torch, which reading a file or `--help` does not need
+
     merged = {**values, **{name: value for name, value in changes.items() if value is not None}}
     if changes.get("seed") is not None and changes.get("seeds") is None:
         merged.pop("seeds", None)
-    merged = apply_overrides(merged, overrides)
-    from_command_line = source is None or "env_id" in changes or any(text.startswith("env_id=") for text in overrides)
-    config = config_from_dict(merged, source, allow_module_env=from_command_line)
-    from rl_training.runtime.fitting import parse_settings  # here: it loads torch, and a wrong config is told without
+    assignments, problems = parse_overrides(overrides)
+    algo = next((one.value for one in reversed(assignments) if one.keys == ("algo",)), merged.get("algo"))
+    cls, unknown_algo = fitting.learner_class_or_problem(algo) if isinstance(algo, str) and algo else (None, [])
+    names = fitting.setting_names(cls) if cls is not None else None
+    assignments = [_placed(one, names or ()) for one in assignments]
+    over = assign({}, assignments)[0].get("algo_kwargs")
+    if cls is not None and isinstance(over, Mapping) and isinstance(merged.get("algo_kwargs"), Mapping):
+        merged["algo_kwargs"] = cls.drop_replaced(merged["algo_kwargs"], over)
+    merged, misfits = assign(merged, assignments)
+    problems += misfits
+    if "env_id" not in merged and cls is not None and cls.offline and _from_file_alone(merged.get("algo_kwargs")):
+        merged["env_id"] = NO_ENVIRONMENT
 
-    parse_settings(config, source.with_values(merged) if source else None)
+    explain = partial(explain_unknown, fields=FIELD_NAMES, settings=names, algo=str(algo), in_settings=False)
+    named_now = source is None or "env_id" in changes or any(one.keys == ("env_id",) for one in assignments)
+    found: list[Problem] = unknown_algo
+    try:
+        config = config_from_dict(merged, allow_module_env=named_now, explain=explain)
+    except ConfigError as error:
+        found = [*found, *error.problems]
+    sections = [merged.get(name) for name in ("algo_kwargs", "env_kwargs")]
+    kwargs = [one if isinstance(one, Mapping) else {} for one in sections]
+    found = [*found, *fitting.read_settings(cls, *kwargs)[1]]
+    if problems or found:
+        blamed = source.with_values(merged) if source is not None else None
+        raise ConfigError([*problems, *located(found, blamed).problems])
     return config
+
+
+def _from_file_alone(algo_kwargs: Any) -> bool:
+    """Whether these settings of an offline algorithm ask for a data file and never for an environment."""
+    given = algo_kwargs if isinstance(algo_kwargs, Mapping) else {}
+    return given.get("dataset_path") is not None and given.get("offline_steps") is None
+
+
+def _placed(one: Assignment, settings: Sequence[str]) -> Assignment:
+    """`gamma=0.98` means `algo_kwargs.gamma=0.98`: no field of the config has that name, and the algorithm has it."""
+    if one.keys[0] in FIELD_NAMES or one.keys[0] not in settings:
+        return one
+    return replace(one, keys=("algo_kwargs", *one.keys))

@@ -16,7 +16,9 @@ from typing import Any, NoReturn
 from rl_training import __version__
 from rl_training.cli import commands
 from rl_training.core.checks import Note, UserError, did_you_mean, nearest
+from rl_training.core.foreign_names import explain_unknown
 from rl_training.core.signals import NUMBERS, Stopped, StopSignals, stop_signals
+from rl_training.experiment.config import FIELD_NAMES
 
 SECONDS_TO_END = 1.0  # after a signal, once everything is saved
 
@@ -32,8 +34,16 @@ class Parser(argparse.ArgumentParser):
             # Not the refused word itself: where it stands before its command, the command does have it.
             refused = left[0].split("=")[0].lstrip("-")
             close = nearest(refused, [option for option in self._options_for(words) if option != refused])
-            raise UserError(f"unrecognized arguments: {' '.join(left)}{f'; did you mean --{close}?' if close else ''}")
+            hint = f"; did you mean --{close}?" if close else self._setting_hint(refused, words)
+            raise UserError(f"unrecognized arguments: {' '.join(left)}{hint}")
         return words
+
+    def _setting_hint(self, refused: str, words: argparse.Namespace) -> str:
+        """A setting that was given as an option, perhaps by its name in another library."""
+        if "set" not in self._options_for(words):
+            return ""
+        answer = explain_unknown(refused, FIELD_NAMES, None, "", in_settings=False)
+        return f"{answer}; settings are given as --set NAME=VALUE"
 
     def error(self, message: str) -> NoReturn:
         hint = ""

@@ -90,17 +90,21 @@ def setting(default: Any = dataclasses.MISSING, must: Condition | None = None, *
     return dataclasses.field(default=default, metadata=metadata, **field_options)
 
 
-def parse(cls: type[Settings], values: Mapping[str, Any], prefix: str = "") -> Settings:
+def parse(
+    cls: type[Settings], values: Mapping[str, Any], prefix: str = "", explain: Callable[[str], str] | None = None
+) -> Settings:
     """Build `cls` from loose values, or raise one ConfigError with every problem in them.
 
-    `prefix` (a dotted path) goes in front of each problem's path, not into its message.
+    `prefix` (a dotted path) goes in front of each problem's path, not into its message. `explain` completes the
+    message about an unknown key; by default with the nearest name.
     """
     base = tuple(prefix.split(".")) if prefix else ()
     if not isinstance(values, Mapping):
         raise ConfigError([Problem(base, f"{prefix or 'the settings'} must be a mapping, got {shown(values)}")])
     init_fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    explain = explain or functools.partial(did_you_mean, options=init_fields)
     problems = [
-        Problem((*base, str(key)), f"unknown key {shown(key)}{did_you_mean(str(key), init_fields)}")
+        Problem((*base, str(key)), f"unknown key {shown(key)}{explain(str(key))}")
         for key in values
         if key not in init_fields
     ]
@@ -182,7 +186,9 @@ def _broken_condition(value: Any, hint: Any, condition: Condition | None) -> str
     exceptions = [_describe(arm) for arm in _union_arms(hint) if arm is types.NoneType or _is_literal(arm)]
     if isinstance(value, tuple):
         return "" if all(map(condition.holds, value)) else f"{condition.text} in every entry"
-    return "" if condition.holds(value) else " or ".join([condition.text, *exceptions])
+    if condition.holds(value):
+        return ""
+    return condition.text if condition.options else " or ".join([condition.text, *exceptions])
 
 
 def _convert(value: Any, hint: Any) -> Any:

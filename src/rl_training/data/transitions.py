@@ -162,7 +162,8 @@ def check_values(
         raise UserError(f"{where}: has {some}, at least 2 are needed")
     if not from_file:
         return transitions
-    if transitions.terminated.all():
+    # A recording tells its spaces, and its ends are what the environment said: it may be of one-step episodes.
+    if transitions.terminated.all() and transitions.observation_space is None:
         raise UserError(
             f"{where}: all {len(transitions)} transitions are terminal, so none has a future to learn; "
             "a time limit or the end of the recording belongs into timeouts"

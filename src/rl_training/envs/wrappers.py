@@ -14,6 +14,7 @@ from rl_training.core.fields import Condition, at_least, check, parse, setting, 
 from rl_training.envs.atari import EMULATOR_KWARGS, AtariPreprocessing
 from rl_training.envs.control_suite import ControlSuite
 from rl_training.envs.pixels import ActionRepeat, ImageWrapper, PixelObservation
+from rl_training.experiment.yaml_loading import plain_values
 
 Env = gym.Env[Any, Any]
 PATH = ("env_kwargs", "wrappers")
@@ -111,6 +112,13 @@ def parse_wrappers(values: Any) -> Wrappers:
     if problems:
         raise ConfigError(problems)
     return Wrappers(**parsed)
+
+
+def filled_wrappers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The wrappers asked for, in their order, with the value of each of their settings."""
+    parsed = parse_wrappers(values)
+    chosen = {name: getattr(parsed, name) for name in values}
+    return {name: one if isinstance(one, int) else plain_values(asdict(one)) for name, one in chosen.items()}
 
 
 def _parse_one(name: str, settings: Any) -> Any:

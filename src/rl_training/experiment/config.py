@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from rl_training.experiment.yaml_loading import LoadedYaml, parse_yaml_value, pl
 
 MAX_SEEDS = 1024
 EPISODE_LIMIT = 10_000
+NO_ENVIRONMENT = "none"  # the `env_id` of an offline run that has a data file and nothing to play
 
 _non_empty = Condition("a non-empty string", bool)
 _a_seed = Condition(">= 0 and < 2**31", lambda value: 0 <= value < 2**31)
@@ -70,23 +71,34 @@ class TrainConfig:
     def seed_list(self) -> tuple[int, ...]:
         return self.seeds or (self.seed,)
 
+    @property
+    def steps_between_evaluations(self) -> int:
+        return self.eval_interval or max(self.total_timesteps // 10, 1)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values that `config_from_dict`, JSON and YAML all take."""
         return plain_values({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
 
 
+FIELD_NAMES = tuple(field.name for field in dataclasses.fields(TrainConfig))
+
+
 def config_from_dict(
-    values: Mapping[str, Any], source: LoadedYaml | None = None, allow_module_env: bool = False
+    values: Mapping[str, Any],
+    source: LoadedYaml | None = None,
+    allow_module_env: bool = False,
+    explain: Callable[[str], str] | None = None,
 ) -> TrainConfig:
     """Check everything at once; with a `source`, each problem tells its file and line.
 
     An `env_id` such as `my_package:MyEnv-v0` imports a module, so a file may not ask for it, only the command line.
+    `explain` completes the message about an unknown key.
     """
     if source is not None and isinstance(values, Mapping):
         source = source.with_values(values)
     problems: list[Problem] = []
     try:
-        config = parse(TrainConfig, values)
+        config = parse(TrainConfig, values, explain=explain)
     except ConfigError as error:
         problems = error.problems
     env_id = values.get("env_id") if isinstance(values, Mapping) else None
@@ -133,20 +145,52 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def apply_overrides(values: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
-    """A copy of `values` with `algo_kwargs.gamma=0.98` and the like applied, in order."""
-    changed = dict(values)
-    for assignment in assignments:
-        dotted, equals, text = assignment.partition("=")
-        keys = dotted.strip().split(".")
+@dataclass(frozen=True)
+class Assignment:
+    """`--set algo_kwargs.gamma=0.98`, understood."""
+
+    keys: tuple[str, ...]
+    value: Any
+
+
+def parse_overrides(texts: Sequence[str]) -> tuple[list[Assignment], list[Problem]]:
+    """What `--set` was given, and what cannot be understood of it."""
+    assignments, problems = [], []
+    for given in texts:
+        dotted, equals, text = (part.strip() for part in given.partition("="))
+        keys = tuple(dotted.split("."))
         if not equals or not all(keys):
-            raise UserError(f"--set must be key=value or section.key=value, got {shown(assignment)}")
-        section = changed
-        for depth, key in enumerate(keys[:-1], start=1):
+            problems.append(Problem(keys, f"--set must be key=value or section.key=value, got {shown(given)}"))
+            continue
+        try:
+            assignments.append(Assignment(keys, parse_yaml_value(text, source=f"--set {dotted}")))
+        except UserError as error:
+            problems.append(Problem(keys, str(error)))
+    return assignments, problems
+
+
+def assign(values: Mapping[str, Any], assignments: Iterable[Assignment]) -> tuple[dict[str, Any], list[Problem]]:
+    """A copy of `values` with the assignments applied in order, and those that do not fit."""
+    changed, problems = dict(values), []
+    for one in assignments:
+        section: dict[str, Any] = changed
+        for depth, key in enumerate(one.keys[:-1], start=1):
             inner = section.get(key, {})
             if not isinstance(inner, Mapping):
-                raise UserError(f"--set {dotted}: {'.'.join(keys[:depth])} is not a section, it is {shown(inner)}")
+                place = f"{'.'.join(one.keys[:depth])} is not a section, it is {shown(inner)}"
+                problems.append(Problem(one.keys, f"--set {'.'.join(one.keys)}: {place}"))
+                break
             section[key] = dict(inner)
             section = section[key]
-        section[keys[-1]] = parse_yaml_value(text.strip(), source=f"--set {dotted.strip()}")
+        else:
+            section[one.keys[-1]] = one.value
+    return changed, problems
+
+
+def apply_overrides(values: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+    """A copy of `values` with `algo_kwargs.gamma=0.98` and the like applied, in order."""
+    assignments, problems = parse_overrides(texts)
+    changed, misfits = assign(values, assignments)
+    if problems or misfits:
+        raise ConfigError([*problems, *misfits])
     return changed

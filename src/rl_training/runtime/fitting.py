@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,45 +14,63 @@ from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import ConfigError, Problem, UserError
 from rl_training.core.fields import parse
+from rl_training.core.foreign_names import explain_unknown
 from rl_training.core.machine import gibibytes
 from rl_training.core.types import EnvShape
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
-from rl_training.envs.wrappers import image_wrapper, parse_wrappers
+from rl_training.envs.wrappers import filled_wrappers, image_wrapper, parse_wrappers
 from rl_training.experiment.checkpointing import Checkpoint
-from rl_training.experiment.config import TrainConfig, located
-from rl_training.experiment.yaml_loading import LoadedYaml
+from rl_training.experiment.config import FIELD_NAMES, TrainConfig, located
+from rl_training.experiment.yaml_loading import LoadedYaml, plain_values
 from rl_training.models.cnn.encoders import channels_last
 
 
 def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tuple[type[Learner], OffPolicySettings]:
-    """The algorithm and its own settings; what is wrong with them or the wrappers is told with its file and line."""
-    try:
-        cls = learner_class(config.algo)
-    except UserError as error:
-        raise located([Problem(("algo",), str(error))], source) from error
-    try:
-        settings = parse(cls.settings_type, config.algo_kwargs)
-    except ConfigError as error:
-        raise located(error.problems, source, ("algo_kwargs",)) from error
-    except UserError as error:
-        if source is None:
-            raise
-        line = source.line(("algo_kwargs", getattr(error, "field_name", None) or ""))
-        raise UserError(f"{source.source}:{line}: {error}") from error
-    try:
-        parse_wrappers(config.env_kwargs.get("wrappers"))
-    except ConfigError as error:
-        raise located(error.problems, source) from error
+    """The algorithm and its own settings; every problem with them or the wrappers is reported, with file and line."""
+    cls, problems = learner_class_or_problem(config.algo)
+    settings, found = read_settings(cls, config.algo_kwargs, config.env_kwargs)
+    if cls is None or settings is None or problems or found:
+        raise located([*problems, *found], source)
     return cls, settings
+
+
+def learner_class_or_problem(algo: Any) -> tuple[type[Learner] | None, list[Problem]]:
+    try:
+        return learner_class(algo), []
+    except UserError as error:
+        return None, [Problem(("algo",), str(error))]
+
+
+def setting_names(cls: type[Learner]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cls.settings_type) if field.init)
+
+
+def read_settings(
+    cls: type[Learner] | None, algo_kwargs: Mapping[str, Any], env_kwargs: Mapping[str, Any]
+) -> tuple[OffPolicySettings | None, list[Problem]]:
+    """The algorithm's settings where they are sound (and it is known), and the problems with them or the wrappers."""
+    settings, problems = None, list[Problem]()
+    try:
+        if cls is not None:
+            names = setting_names(cls)
+            explain = partial(explain_unknown, fields=FIELD_NAMES, settings=names, algo=cls.name, in_settings=True)
+            settings = parse(cls.settings_type, algo_kwargs, "algo_kwargs", explain)
+    except ConfigError as error:
+        problems += error.problems
+    try:
+        parse_wrappers(env_kwargs.get("wrappers"))
+    except ConfigError as error:
+        problems += error.problems
+    return settings, problems
 
 
 def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner], OffPolicySettings]:
     """The config of a new run, with what the algorithm's authors chose for its task where the user left it open.
 
-    It stands in the run's config from then on: a run keeps its settings wherever it goes on.
+    It holds every setting from then on: a run keeps them whatever the defaults become.
     """
     cls, settings = parse_settings(config)
     chosen = cls.task_settings(config.env_id, config.algo_kwargs)
@@ -60,7 +79,20 @@ def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner],
         cls, settings = parse_settings(config)
     if isinstance(settings, OfflineSettings) and settings.offline_steps is not None and not cls.learns_online:
         raise UserError(f"offline_steps must be null for {cls.name}: it learns nothing from what it plays itself")
-    return config, cls, settings
+    return filled(config, settings), cls, settings
+
+
+def filled(config: TrainConfig, settings: OffPolicySettings) -> TrainConfig:
+    """The same config with the value of every setting that it leaves open."""
+    env_kwargs = dict(config.env_kwargs)
+    if env_kwargs.get("wrappers") is not None:
+        env_kwargs["wrappers"] = filled_wrappers(env_kwargs["wrappers"])
+    return replace(
+        config,
+        algo_kwargs=plain_values(asdict(settings)),
+        env_kwargs=env_kwargs,
+        eval_interval=config.steps_between_evaluations,
+    )
 
 
 def check_fit(cls: type[Learner], shape: EnvShape, env_id: str, settings: OffPolicySettings) -> int:

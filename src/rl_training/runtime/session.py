@@ -88,7 +88,7 @@ class Session:
         self.learner.engine.while_compiling = self.display.compiling
         self.best_agents = BestAgents(run_dir / "agents", self.display.note)
         self._log_every = Every(config.log_interval)
-        self._evaluate_every = Every(config.eval_interval or max(self.total // 10, 1))
+        self._evaluate_every = Every(config.steps_between_evaluations)
         self._checkpoint_every = Every(config.checkpoint_interval)
         self._due = (self._log_every, self._evaluate_every, self._checkpoint_every)
         self._fps_mark = (self.step, time.monotonic())

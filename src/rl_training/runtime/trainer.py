@@ -34,6 +34,7 @@ from rl_training.runtime.fitting import (
     check_data_memory,
     check_fit,
     check_same_spaces,
+    filled,
     parse_settings,
     with_task_defaults,
 )
@@ -151,6 +152,7 @@ def resume(
     """Go on from a checkpoint (None: from the start) in `run_dir`, which holds the run's record and logs."""
     hooks = as_callbacks(callbacks)
     cls, settings = parse_settings(config)
+    config = filled(config, settings)  # of a run that was written with less
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
     bound = EpisodeBound.of(config)
     offline = prepare_offline(settings, source, dataset, bound) if isinstance(settings, OfflineSettings) else None

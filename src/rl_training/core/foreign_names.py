@@ -1,0 +1,173 @@
+"""Names that other libraries use for our settings, so that an unknown key is answered with ours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from rl_training.core.checks import nearest
+
+# Ours -> theirs: Stable-Baselines3, CleanRL, d3rlpy, CORL, Spinning Up and the authors' own code.
+# A dotted name is a path in the config; a name that stands in several rows is answered with the first that fits.
+OURS = {
+    "env_id": "env env_name environment gym_id",
+    "seed": "random_seed",
+    "seeds": "num_seeds n_seeds",
+    "total_timesteps": "total_steps timesteps n_timesteps num_timesteps max_timesteps num_train_steps max_steps "
+                       "train_steps n_train_steps n_updates",
+    "output_dir": "log_dir logdir save_dir save_path out_dir run_dir results_dir work_dir checkpoints_path",
+    "device": "cuda use_gpu gpu",
+    "num_envs": "n_envs n_env num_env n_training_threads",
+    "eval_episodes": "n_eval_episodes num_eval_episodes n_episodes eval_runs",
+    "eval_interval": "eval_freq eval_frequency eval_every evaluation_interval n_steps_per_epoch",
+    "log_interval": "log_freq log_frequency log_every",
+    "checkpoint_interval": "save_freq save_frequency save_interval checkpoint_freq checkpoint_every",
+    "tags": "exp_name run_name experiment_name",
+    "tensorboard": "tensorboard_log tensorboard_dir",
+    "video": "capture_video save_video record_video",
+    "compile": "jit torch_compile",
+    "threads": "num_threads n_threads torch_threads",
+    "workers": "num_workers n_workers",
+    "buffer_capacity": "buffer_size replay_size replay_buffer_size replay_buffer_capacity memory_size capacity",
+    "batch_size": "minibatch_size mini_batch_size",
+    "learning_starts": "start_timesteps start_steps warmup_steps update_after random_steps initial_random_steps "
+                       "num_seed_steps min_replay_history start_training",
+    "train_frequency": "train_freq update_every update_freq update_period update_interval",
+    "gradient_updates_per_step": "gradient_steps utd utd_ratio updates_per_step gradient_updates",
+    "hidden_sizes": "net_arch policy_kwargs hidden_dim hidden_dims hidden_size hidden_units layers actor_hidden_dims "
+                    "actor_encoder_factory critic_encoder_factory encoder_factory",
+    "critic_hidden_sizes": "critic_hidden_dims",
+    "actor_learning_rate": "policy_lr actor_lr pi_lr policy_learning_rate",
+    "learning_rate": "lr q_lr critic_lr vf_lr critic_learning_rate qf_lr policy_lr actor_lr pi_lr policy_learning_rate "
+                     "actor_learning_rate temp_learning_rate alpha_lr ent_coef_lr",
+    "learning_rate_schedule": "lr_schedule anneal_lr lr_decay learning_rate_decay",
+    "max_grad_norm": "max_gradient_norm grad_clip clip_grad grad_norm_clip clip_grad_norm",
+    "adam_eps": "adam_epsilon optimizer_eps opt_eps",
+    "gamma": "discount discount_factor",
+    "normalize_observations": "normalize normalize_obs normalize_states normalize_state obs_norm observation_scaler",
+    "alpha": "ent_coef entropy_coef entropy_coefficient temperature initial_temperature autotune "
+             "automatic_entropy_tuning",
+    "target_entropy": "",
+    "initial_alpha": "init_temperature init_alpha",
+    "tau": "polyak target_tau soft_target_tau soft_update_tau target_update_tau critic_target_tau",
+    "target_update_interval": "target_network_frequency target_update_freq target_update_frequency tau polyak",
+    "policy_delay": "policy_freq policy_frequency actor_update_interval update_actor_interval actor_update_freq "
+                    "actor_update_frequency",
+    "exploration_noise": "action_noise expl_noise act_noise noise_std",
+    "policy_noise": "target_policy_noise target_noise target_smoothing_sigma",
+    "noise_clip": "target_noise_clip target_smoothing_clip",
+    "std_start": "stddev_schedule",
+    "num_critics": "n_critics num_qs num_q ensemble_size n_nets n_q_networks",
+    "num_quantiles": "n_quantiles quantiles n_quants",
+    "num_target_quantiles": "n_target_quantiles",
+    "num_atoms": "n_atoms atoms",
+    "top_quantiles_to_drop_per_net": "top_quantiles_to_drop",
+    "subset_size": "num_min num_min_qs m_critics",
+    "epsilon_start": "exploration_initial_eps start_e epsilon_init initial_epsilon epsilon eps_start",
+    "epsilon_end": "exploration_final_eps end_e epsilon_final final_epsilon epsilon_min eps_end",
+    "n_step": "n_steps nstep multistep multi_step",
+    "double": "double_q double_dqn",
+    "prioritized": "prioritized_replay per use_per",
+    "prioritized_alpha": "prioritized_replay_alpha per_alpha",
+    "prioritized_beta_start": "prioritized_replay_beta0 per_beta prioritized_replay_beta",
+    "noisy": "noisy_net noisy_nets use_noisy",
+    "features_dim": "feature_dim features_extractor_kwargs",
+    "augmentation_pad": "image_pad pad",
+    "expectile": "iql_tau quantile",
+    "beta": "weight_temp temperature inverse_temperature",
+    "max_advantage_weight": "max_weight exp_adv_max",
+    "bc_alpha": "alpha",
+    "cql_alpha": "conservative_weight cql_weight min_q_weight cql_min_q_weight",
+    "num_cql_samples": "n_action_samples cql_n_actions num_random",
+    "lagrange_threshold": "cql_target_action_gap alpha_threshold",
+    "dataset_path": "dataset_name dataset_id dataset_file data_path data_file",
+    "reward_scale": "reward_scaler scale_rewards",
+    "offline_steps": "offline_iterations num_offline_steps pretrain_steps",
+    "env_kwargs": "env_args env_options make_kwargs",
+    "env_kwargs.max_episode_steps": "max_episode_steps time_limit",
+    "env_kwargs.render_mode": "render_mode",
+    "env_kwargs.wrappers": "wrappers wrapper env_wrapper env_wrappers",
+    "env_kwargs.wrappers.action_repeat": "action_repeat frame_skip",
+    "env_kwargs.wrappers.pixels": "pixels from_pixels frame_stack",
+    "env_kwargs.wrappers.atari": "atari atari_wrapper",
+}  # fmt: skip
+
+# What there is no setting for, and why.
+ABSENT = {
+    "activation_fn": "there is no setting for it: networks use ReLU",
+    "activation": "there is no setting for it: networks use ReLU",
+    "verbose": "there is no setting for it: progress is shown or hidden by the call (show_progress, --quiet)",
+    "policy": "there is no setting for it: the network follows from the observations, its sizes are hidden_sizes",
+    "policy_class": "there is no setting for it: the network follows from the observations, its sizes are hidden_sizes",
+    "features_extractor_class": "there is no setting for it: images get convolutions, vectors none",
+    "features_extractor_kwargs": "there is no setting for it: images get convolutions, vectors none",
+    "optimize_memory_usage": "there is no setting for it: a replay of images stores every frame once",
+    "use_sde": "state-dependent exploration is not supported",
+    "use_sde_at_warmup": "state-dependent exploration is not supported",
+    "sde_sample_freq": "state-dependent exploration is not supported",
+    "optimizer_class": "there is no setting for it: the optimizer is Adam",
+    "optimizer_kwargs": "there is no setting for it: the optimizer is Adam, with learning_rate and adam_eps",
+    "optimizer": "there is no setting for it: the optimizer is Adam, with learning_rate and adam_eps",
+    "replay_buffer_class": "there is no setting for it: the replay follows from the observations",
+    "replay_buffer_kwargs": "there is no setting for it: the replay follows from the observations",
+    "normalize_images": "there is no setting for it: images are always scaled",
+    "torch_deterministic": "there is no setting for it: runs are always deterministic",
+    "action_scaler": "there is no setting for it: actions are always scaled to the environment's bounds",
+    "n_steps": "this algorithm has no n-step returns; the length of a run is total_timesteps",
+    "stats_window_size": "there is no setting for it",
+    "monitor_wrapper": "there is no setting for it: returns are always logged",
+    "track": "Weights & Biases is not supported; tensorboard is",
+    "use_wandb": "Weights & Biases is not supported; tensorboard is",
+    "wandb": "Weights & Biases is not supported; tensorboard is",
+    "wandb_project_name": "Weights & Biases is not supported; tensorboard is",
+    "wandb_entity": "Weights & Biases is not supported; tensorboard is",
+    "n_minibatch": "there is no on-policy learning here",
+    "gae_lambda": "there is no on-policy learning here",
+    "clip_range": "there is no on-policy learning here",
+    "vf_coef": "there is no on-policy learning here",
+}  # fmt: skip
+
+_by_theirs: dict[str, list[str]] = {}
+for _ours, _theirs in OURS.items():
+    for _name in _theirs.split():
+        _by_theirs.setdefault(_name, []).append(_ours)
+
+
+def plain_name(name: str) -> str:
+    """`--Buffer-Size` as `buffer_size`."""
+    return name.strip().lstrip("-").replace("-", "_").lower()
+
+
+def explain_unknown(
+    name: str, fields: Collection[str], settings: Collection[str] | None, algo: str, in_settings: bool
+) -> str:
+    """The end of `unknown key 'x'`: what it is called here, that there is no such thing, or the nearest name.
+
+    `fields` are those of the config, `settings` those of the algorithm (None: the algorithm is not known);
+    `in_settings`: the key stands among the latter.
+    """
+    word, prefix = plain_name(name), "" if in_settings else "algo_kwargs."
+    of_config = ", a field of the config itself" if in_settings else ""
+    if settings is not None and word in settings:
+        return f"; here it is {word}" if in_settings else f"; it is a setting of {algo}: algo_kwargs.{word}"
+    if word in fields:
+        return "; it is a field of the config itself, beside algo_kwargs" if in_settings else f"; here it is {word}"
+    theirs = _by_theirs.get(word, [])
+    for ours in theirs:
+        if "." in ours or ours in fields:
+            return f"; here it is {ours}{of_config if ours in fields else ''}"
+        if settings is None or ours in settings:
+            return f"; here it is {prefix}{ours}"
+    if word in ABSENT:
+        return f"; {ABSENT[word]}"
+    if theirs:
+        return f"; {algo} has no such setting, elsewhere it is {theirs[0]}"
+    if word in OURS:
+        return (
+            f"; it is a setting of other algorithms, not of {algo}"
+            if settings is not None
+            else f"; here it is {prefix}{word}"
+        )
+    close = nearest(word, [*fields, *(settings or ())])
+    if close is None:
+        return ""
+    return f"; did you mean {close if close in fields else prefix + close}?"
