@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -17,6 +19,7 @@ from rl_training.envs.conformance import check_environment
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict, space_to_dict
 from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
+from rl_training.envs.wrappers import episode_limit
 
 CARTPOLE, PENDULUM = EnvSource("CartPole-v1"), EnvSource("Pendulum-v1")
 
@@ -224,7 +227,8 @@ def test_refused_observation_spaces(space: spaces.Space[Any], message: str) -> N
         ),
         (
             spaces.Box(-np.inf, 1, (1,)),
-            "action space Box(-inf, 1.0, (1,), float32) is unbounded; wrap it with gymnasium.wrappers.RescaleAction",
+            "action space Box(-inf, 1.0, (1,), float32) is unbounded; give it bounds, e.g. gymnasium.wrappers."
+            "TransformAction(env, lambda action: action, gymnasium.spaces.Box(-1, 1, env.action_space.shape))",
         ),
         (
             spaces.Box(-1, 1, (2, 2)),
@@ -253,6 +257,32 @@ def test_a_space_survives_being_written_down(space: spaces.Space[Any]) -> None:
     again = space_from_dict(space_to_dict(space))
     assert again == space
     assert again.dtype == space.dtype
+
+
+def test_a_module_of_the_current_folder_is_found_first_and_only_then(tmp_path: Path, monkeypatch) -> None:
+    """It goes before an installed module of the same name; later imports of other names are not shadowed by it."""
+    installed, here = tmp_path / "installed", tmp_path / "here"
+    for folder, length in ((installed, 3), (here, 7)):
+        folder.mkdir()
+        made = f"lambda: gym.make('CartPole-v1', max_episode_steps={length})"
+        (folder / "module_of_mine.py").write_text(f"import gymnasium as gym\ngym.register('Mine-v0', {made})\n")
+    (here / "broken_module.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.setattr(sys, "path", [str(installed), *filter(None, sys.path)])
+    monkeypatch.chdir(here)
+    env = EnvSource("module_of_mine:Mine-v0").make()
+    try:
+        assert episode_limit(env) == 7
+        assert sys.path[0] == str(installed) and sys.path[-1] == str(here)
+        with pytest.raises(UserError, match=r"^environment 'nowhere:Mine-v0': No module named 'nowhere'$"):
+            EnvSource("nowhere:Mine-v0").make()
+        message = "^environment 'broken_module:E-v0': module broken_module cannot be imported: SystemExit: 3$"
+        with pytest.raises(UserError, match=message):
+            EnvSource("broken_module:E-v0").make()
+        assert sys.path.count(str(here)) == 1
+    finally:
+        env.close()
+        gym.registry.pop("Mine-v0")
+        sys.modules.pop("module_of_mine")
 
 
 # --- conformance -------------------------------------------------------------------------------------------------

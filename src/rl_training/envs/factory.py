@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -18,6 +20,7 @@ from rl_training.envs.atari import check_game, register_games
 from rl_training.envs.control_suite import PREFIX, ControlSuite, register_suite, use_headless_rendering
 from rl_training.envs.pixels import NEEDS_EGL, said
 from rl_training.envs.wrappers import for_evaluation, parse_wrappers
+from rl_training.experiment.config import NO_ENVIRONMENT
 
 Env = gym.Env[Any, Any]
 EnvFactory = Callable[..., Env]
@@ -75,12 +78,16 @@ class EnvSource:
         return replace(self, kwargs=for_evaluation(self.kwargs))
 
     def _from_id(self, kwargs: dict[str, Any]) -> Env:
+        if self.env_id == NO_ENVIRONMENT:
+            raise UserError(f"there is no environment: env_id is {NO_ENVIRONMENT}")
         if self.env_id.startswith("ALE/"):
             register_games(self.env_id)
         in_suite = self.env_id.startswith(PREFIX)
         if in_suite:
             register_suite(self.env_id)
         try:
+            if ":" in self.env_id:
+                _import_module(self.env_id)
             # Our own conformance check runs once before training; Gymnasium's would run at every step.
             with plain_warnings():
                 env = gym.make(self.env_id, disable_env_checker=True, **kwargs)
@@ -90,6 +97,8 @@ class EnvSource:
         except gym.error.Error as error:
             hint = did_you_mean(self.env_id, gym.registry) if "mean" not in str(error) else ""
             raise UserError(f"environment {self.env_id!r}: {_one_line(error)}{hint}") from error
+        except UserError:
+            raise
         except ModuleNotFoundError as error:
             extra = EXTRAS.get(str(error.name).split(".")[0])
             how = f"; install it with: pip install 'gymnasium[{extra}]'" if extra else ""
@@ -128,6 +137,35 @@ def check_factory(factory: Any) -> None:
         )
     if not callable(factory):
         raise UserError(f"env must be an id or a function that makes an environment, got {shown(factory)}")
+
+
+def _import_module(env_id: str) -> None:
+    """The module of `module:Id`, also from the current folder, which a console script does not have on its path."""
+    module = env_id.partition(":")[0]
+    with _current_folder_first():
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError:
+            raise
+        except (Exception, SystemExit) as error:  # whatever the module does when it is imported
+            raise UserError(f"environment {env_id!r}: module {module} cannot be imported: {said(error)}") from error
+
+
+@contextmanager
+def _current_folder_first() -> Iterator[None]:
+    """Afterwards it stays on the path, at its end: what the module imports later is found, and nothing is shadowed."""
+    here = None
+    with suppress(OSError):  # the folder may be gone
+        here = os.getcwd()
+    if here is None or here in sys.path or "" in sys.path:
+        yield
+        return
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+        sys.path.append(here)
 
 
 def _one_line(error: BaseException) -> str:

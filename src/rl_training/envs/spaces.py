@@ -87,7 +87,7 @@ class ActionCodec:
             if not np.issubdtype(space.dtype, np.floating):
                 raise UserError(f"action space {space} must hold floats, got {space.dtype}")
             if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-                raise UserError(f"action space {space} is unbounded; wrap it with gymnasium.wrappers.RescaleAction")
+                raise UserError(f"action space {space} is unbounded; give it bounds, e.g. {_bounding(space)}")
             if not (space.low < space.high).all():
                 raise UserError(f"action space {space} has a bound with low >= high")
             self.dim = int(space.shape[0])
@@ -116,6 +116,21 @@ class ActionCodec:
         if self.discrete:
             return actions - self.start
         return ((actions.astype(np.float64) - self.low) / self.half_range - 1.0).astype(np.float32)
+
+
+def _bounding(space: spaces.Box) -> str:
+    """Python that gives an environment's actions bounds, within those that are there.
+
+    Not RescaleAction, which refuses infinite bounds, nor ClipAction, which makes them infinite.
+    """
+    low = max(space.low[np.isfinite(space.low)], default=None)
+    high = min(space.high[np.isfinite(space.high)], default=None)
+    if low is None:
+        low = -1.0 if high is None else high - 2
+    if high is None or high <= low:
+        high = low + 2
+    bounds = f"gymnasium.spaces.Box({low:g}, {high:g}, env.action_space.shape)"
+    return f"gymnasium.wrappers.TransformAction(env, lambda action: action, {bounds})"
 
 
 def env_shape(
