@@ -34,13 +34,13 @@ class Parser(argparse.ArgumentParser):
             # Not the refused word itself: where it stands before its command, the command does have it.
             refused = left[0].split("=")[0].lstrip("-")
             close = nearest(refused, [option for option in self._options_for(words) if option != refused])
-            hint = f"; did you mean --{close}?" if close else self._setting_hint(refused, words)
+            hint = f"; did you mean --{close}?" if close else self._setting_hint(left[0], refused, words)
             raise UserError(f"unrecognized arguments: {' '.join(left)}{hint}")
         return words
 
-    def _setting_hint(self, refused: str, words: argparse.Namespace) -> str:
-        """A setting that was given as an option, perhaps by its name in another library."""
-        if "set" not in self._options_for(words):
+    def _setting_hint(self, given: str, refused: str, words: argparse.Namespace) -> str:
+        """For a setting that was given as an option or without `--set`, perhaps by its name in another library."""
+        if "set" not in self._options_for(words) or not (given.startswith("-") or "=" in given):
             return ""
         answer = explain_unknown(refused, FIELD_NAMES, None, "", in_settings=False)
         return f"{answer}; settings are given as --set NAME=VALUE"

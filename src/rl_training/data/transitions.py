@@ -166,7 +166,7 @@ def check_values(
     if transitions.terminated.all() and transitions.observation_space is None:
         raise UserError(
             f"{where}: all {len(transitions)} transitions are terminal, so none has a future to learn; "
-            "a time limit or the end of the recording belongs into timeouts"
+            "a time limit or the end of the recording belongs in `timeouts`"
         )
     return replace(transitions, notes=(*transitions.notes, *_suspicions(transitions)))
 
@@ -199,7 +199,7 @@ def _suspicions(transitions: Transitions) -> list[str]:
     if terminated.sum() >= 3 and not told.any() and len(set(lengths[:-1].tolist())) == 1 and lengths[0] > 1:
         found.append(
             f"every trajectory ends in a terminal state after {lengths[0]} steps: if that is a time limit, it belongs "
-            "into timeouts"
+            "in `timeouts`"
         )
     apart = broken(transitions.obs, transitions.next_obs, STORED_TWICE)
     limits = (truncated & ~terminated)[:-1]

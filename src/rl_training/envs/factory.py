@@ -95,8 +95,9 @@ class EnvSource:
         except gym.error.DependencyNotInstalled as error:
             raise UserError(f"environment {self.env_id} needs a package that is missing: {error}") from error
         except gym.error.Error as error:
-            hint = did_you_mean(self.env_id, gym.registry) if "mean" not in str(error) else ""
-            raise UserError(f"environment {self.env_id!r}: {_one_line(error)}{hint}") from error
+            text = _one_line(error).rstrip(".")
+            hint = did_you_mean(self.env_id, gym.registry) if not re.search("did you mean|instead", text, re.I) else ""
+            raise UserError(f"environment {self.env_id!r}: {text}{hint}") from error
         except UserError:
             raise
         except ModuleNotFoundError as error:

@@ -22,7 +22,7 @@ _a_seed = Condition(">= 0 and < 2**31", lambda value: 0 <= value < 2**31)
 _a_device = Condition(
     "one of auto, cpu, cuda, cuda:N",
     lambda value: re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", value) is not None,
-    options=("auto", "cpu", "cuda"),
+    options=("auto", "cuda"),  # not cpu, which is the nearest to gpu
 )
 
 
