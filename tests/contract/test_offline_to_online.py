@@ -210,7 +210,8 @@ def test_a_module_named_again_does_not_mean_online(tmp_path: Path, module_env: s
         assert main([*asked, "--env", module_env, *words]) == 0
         answer = json.loads(capsys.readouterr().out)
         assert answer["metrics"]["gradient_steps"] == answer["metrics"]["global_step"] == 60
-        assert "offline_steps" not in load_checkpoint(Path(answer["checkpoint_path"])).state["config"]["algo_kwargs"]
+        settings = load_checkpoint(Path(answer["checkpoint_path"])).state["config"]["algo_kwargs"]
+        assert settings["offline_steps"] is None
     assert main(["resume", str(run_dir), "--offline"]) == 2
     assert capsys.readouterr().err == "error: --offline tells what --env is for, which is not given\n"
 
