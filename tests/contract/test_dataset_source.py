@@ -55,6 +55,10 @@ def test_a_dataset_path_alone_in_python(tmp_path: Path) -> None:
     agent = IQL("Pendulum-v1", dataset_path=path, total_timesteps=3, output_dir=tmp_path, video=False, **small)
     agent.learn(show_progress=False)
     assert agent.config.algo_kwargs["dataset_kind"] == "file"
+    assert IQL("Pendulum-v1", algo_kwargs={"dataset_path": path}).config.algo_kwargs["dataset_path"] == path
+    made = IQL("Pendulum-v1", dataset_size=20, total_timesteps=2, output_dir=tmp_path, video=False, **small)
+    loaded = IQL.load(made.learn(show_progress=False).save(tmp_path / "agent"), dataset_path=path)  # its was a recipe
+    assert IQLSettings(**loaded.config.algo_kwargs).dataset_kind == "file"
     assert IQLSettings(dataset_agent="a").dataset_kind == "policy"
     assert IQLSettings().dataset_kind == "random"
 

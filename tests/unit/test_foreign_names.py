@@ -18,7 +18,7 @@ ANSWERS = [
     ("sac", "policy_kwargs", "here it is algo_kwargs.hidden_sizes"),
     ("sac", "net_arch", "here it is algo_kwargs.hidden_sizes"),
     ("sac", "activation_fn", "there is no setting for it: networks use ReLU"),
-    ("sac", "verbose", "there is no setting for it: progress is shown or hidden by the call (show_progress, --quiet)"),
+    ("sac", "verbose", "there is no setting for it: progress is shown or hidden by the call (show_progress, quiet)"),
     ("sac", "ent_coef", "here it is algo_kwargs.alpha"),
     ("dqn", "ent_coef", "dqn has no such setting, elsewhere it is alpha"),
     ("sac", "buffer_size", "here it is algo_kwargs.buffer_capacity"),

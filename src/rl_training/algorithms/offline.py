@@ -10,11 +10,15 @@ from typing import Any, Literal
 
 from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.core.checks import require
-from rl_training.core.fields import above, at_least, one_of, setting, within
+from rl_training.core.fields import Condition, above, at_least, setting, within
 from rl_training.data.minari import find_minari
 
 SOURCES = {"file": "dataset_path", "policy": "dataset_agent"}  # kind -> the setting that names the source
+KINDS = ("random", *SOURCES, "memory")
 RECIPE = ("dataset_size", "dataset_seed", "dataset_noise")
+
+# Nobody can write `memory` in a file: it comes with the data set itself.
+_a_kind = Condition("one of random, policy, file", KINDS.__contains__, options=("random", "policy", "file"))
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class OfflineSettings(OffPolicySettings):
     normalize_observations: bool = setting(False)  # by the mean and standard deviation of the data set
     # null: `file` where there is a dataset_path, `policy` where there is a dataset_agent, else `random`;
     # memory: passed in Python with `dataset=`, which a resume of the run needs again
-    dataset_kind: str | None = setting(None, one_of("random", "policy", "file", "memory"))
+    dataset_kind: str | None = setting(None, _a_kind)
     dataset_size: int = setting(10_000, at_least(2))  # transitions that a recipe makes
     dataset_seed: int = setting(0, at_least(0))
     # for `file`: npz, HDF5, a Minari set, or a run (its replay); several are one after the other

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from rl_training.algorithms.catalogue import learner_class
 from rl_training.core.checks import UserError
 from rl_training.core.types import TrainResult
 from rl_training.data.memory import Dataset
@@ -236,5 +237,6 @@ def _changed(config: TrainConfig, keywords: dict[str, Any]) -> TrainConfig:
     """The config with fields and settings of the algorithm changed, told apart by name."""
     config_values = {name: value for name, value in keywords.items() if name in CONFIG_FIELDS}
     settings = {name: value for name, value in keywords.items() if name not in CONFIG_FIELDS}
-    settings = {**config.algo_kwargs, **settings.pop("algo_kwargs", {}), **settings}
+    settings = {**settings.pop("algo_kwargs", {}), **settings}
+    settings = {**learner_class(config.algo).drop_replaced(config.algo_kwargs, settings), **settings}
     return replace(config, **config_values, algo_kwargs=settings)

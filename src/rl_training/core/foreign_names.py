@@ -95,7 +95,7 @@ OURS = {
 ABSENT = {
     "activation_fn": "there is no setting for it: networks use ReLU",
     "activation": "there is no setting for it: networks use ReLU",
-    "verbose": "there is no setting for it: progress is shown or hidden by the call (show_progress, --quiet)",
+    "verbose": "there is no setting for it: progress is shown or hidden by the call (show_progress, quiet)",
     "policy": "there is no setting for it: the network follows from the observations, its sizes are hidden_sizes",
     "policy_class": "there is no setting for it: the network follows from the observations, its sizes are hidden_sizes",
     "features_extractor_class": "there is no setting for it: images get convolutions, vectors none",
