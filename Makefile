@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint wheel-test docs learn bench-cpu bench-offline bench-pixels bench-gpu bench-disk kill-campaign fuzz clean
+.PHONY: help setup demo test lint wheel-test docs learn bench-cpu bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -70,6 +70,9 @@ $(D3RLPY)/.installed: constraints.txt
 	@$(PYTHON) -m venv $(D3RLPY)
 	@$(D3RLPY)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt torch gymnasium mujoco imageio packaging d3rlpy==2.8.0
 	@touch $@
+
+repeat-gpu: $(STAMP) ## five pairs of compiled runs on a GPU with fresh caches: equal weights
+	$(BIN)/python scripts/repeat_compiled.py --output benchmarks/results/repeat-compiled.json
 
 kill-campaign: $(STAMP) ## 200 random kills of training over every algorithm: nothing lost, equal ends (10 minutes)
 	$(BIN)/python scripts/kill_campaign.py

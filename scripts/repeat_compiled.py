@@ -78,7 +78,10 @@ def main() -> int:
     result = repeat(args.algos, args.pairs, args.jobs, args.device)
     print(json.dumps(result))
     if args.output:
-        args.output.write_text(json.dumps(result, indent=1) + "\n")
+        sys.path[:0] = [str(ROOT / "benchmarks")]
+        from provenance import write_result
+
+        write_result(args.output, result)
     return 0 if all(count == args.pairs for count in result["agreeing_pairs"].values()) else 1
 
 
