@@ -163,7 +163,6 @@ def run_convert(words: Words) -> int:
 
 def run_record(words: Words) -> int:
     from rl_training.data.writing import save_transitions
-    from rl_training.envs.conformance import check_environment
     from rl_training.envs.factory import EnvSource
     from rl_training.experiment.progress import Progress
     from rl_training.runtime.agents import load_agent
@@ -191,10 +190,8 @@ def run_record(words: Words) -> int:
             display.update(step, {})
 
         if words.agent is None:
-            source = EnvSource(words.env)
-            check_environment(source)
             bound = EpisodeBound(asked=words.episode_limit)
-            transitions = record_random(source, words.size, words.seed, watch, bound)
+            transitions = record_random(EnvSource(words.env), words.size, words.seed, watch, bound)
         else:
             agent = load_agent(words.agent, words.device)
             source = env_source(agent.config, words.env)

@@ -1,8 +1,8 @@
-"""A look at an environment before hours are spent in it: the API, finite numbers, exact replay."""
+"""A look at an environment before hours are spent in it: the API, finite numbers, how exactly it comes back."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ import numpy as np
 from rl_training.core.checks import UserError, one_line
 from rl_training.core.rng import stream
 from rl_training.core.types import EnvShape
-from rl_training.envs.factory import Env, EnvSource
-from rl_training.envs.native import native_state
+from rl_training.envs.classification import classify
+from rl_training.envs.factory import Env, EnvSource, Restore
 from rl_training.envs.pixels import is_flag, is_number
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape
 from rl_training.envs.wrappers import episode_limit, image_stack, image_wrapper
@@ -22,27 +22,54 @@ SMALLEST_IMAGE = 32  # pixels a side; what is smaller may be a board, which a ve
 
 @dataclass(frozen=True)
 class Conformance:
+    """What an environment is, and how it is brought back on resume."""
+
     shape: EnvShape
-    replays_exactly: bool
+    restore: Restore
+    rebuild_ms: float | None = None  # what making it anew takes, where that is done for every episode
+
+    @property
+    def replays_exactly(self) -> bool:
+        return self.restore != "inexact"
 
 
-def check_environment(source: EnvSource) -> Conformance:
-    """Refuse with the exact violation, or say what the environment is."""
+def check_spaces(source: EnvSource) -> EnvShape:
+    """Reject an environment with the exact violation of the API, or return its shape. A dozen steps of one copy."""
     env = source.make()
     try:
-        observation, action = ObservationCodec(env.observation_space), ActionCodec(env.action_space)
-        _refuse_other_images(observation, source.env_id)
-        first = _probe(env, observation, action, source.env_id)
-        # A second copy in the same state as after a resume: a fresh environment, the same seed, the same actions.
-        other = source.make()
-        try:
-            exact = first == _probe(other, observation, action, source.env_id) or native_state(env) is not None
-        finally:
-            other.close()
-        shape = env_shape(observation, action, image_stack(env), episode_limit(env))
-        return Conformance(shape, exact)
+        return _conforming(env, source.env_id)
     finally:
         env.close()
+
+
+def check_environment(source: EnvSource, seed: int = 0) -> Conformance:
+    """The same, and how exactly it is brought back, unless `source` knows that already."""
+    if source.restore is not None:
+        return Conformance(check_spaces(source), source.restore)
+    env = source.make()
+    try:
+        shape = _conforming(env, source.env_id)
+        found = classify(env, source, seed)
+        return Conformance(shape, found.restore, found.rebuild_ms)
+    finally:
+        env.close()
+
+
+def classified(source: EnvSource) -> EnvSource:
+    """The same source, which knows how what it makes is brought back."""
+    return source if source.restore is not None else knowing(source, check_environment(source))
+
+
+def knowing(source: EnvSource, found: Conformance | None) -> EnvSource:
+    """The same source with what a check found, if there was one."""
+    return source if found is None else replace(source, restore=found.restore)
+
+
+def _conforming(env: Env, name: str) -> EnvShape:
+    observation, action = ObservationCodec(env.observation_space), ActionCodec(env.action_space)
+    _refuse_other_images(observation, name)
+    _probe(env, observation, action, name)
+    return env_shape(observation, action, image_stack(env), episode_limit(env))
 
 
 def _refuse_other_images(observation: ObservationCodec, name: str) -> None:
@@ -56,12 +83,12 @@ def _refuse_other_images(observation: ObservationCodec, name: str) -> None:
         )
 
 
-def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: str) -> list[bytes]:
+def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: str) -> None:
     rng = stream(0, "conformance")
     answer = _call(name, "reset", lambda: env.reset(seed=7))
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
         raise UserError(f"environment {name!r}: reset must return (observation, info), got {_shown(answer)}")
-    trace = [_checked_observation(answer[0], observation, name, "reset")]
+    _check_observation(answer[0], observation, name, "reset")
     for _ in range(PROBE_STEPS):
         choice = action.to_env(action.draw(rng, 1))[0]
         answer = _call(name, "step", lambda choice=choice: env.step(choice))
@@ -78,10 +105,9 @@ def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: s
                 f"environment {name!r}: step must return booleans for terminated and truncated, "
                 f"got {terminated!r} and {truncated!r}"
             )
-        trace.append(_checked_observation(obs, observation, name, "step") + np.float64(reward).tobytes())
+        _check_observation(obs, observation, name, "step")
         if terminated or truncated:
             break
-    return trace
 
 
 def _call(name: str, what: str, call: Any) -> Any:
@@ -93,7 +119,7 @@ def _call(name: str, what: str, call: Any) -> Any:
         raise UserError(f"environment {name!r}: {what} raised {type(error).__name__}: {one_line(error)}") from error
 
 
-def _checked_observation(value: Any, observation: ObservationCodec, name: str, what: str) -> bytes:
+def _check_observation(value: Any, observation: ObservationCodec, name: str, what: str) -> None:
     space = observation.space
     if not observation.one_hot and not isinstance(value, np.ndarray):
         raise UserError(f"environment {name!r}: {what} must return a numpy array of {space}, got {_shown(value)}")
@@ -106,7 +132,6 @@ def _checked_observation(value: Any, observation: ObservationCodec, name: str, w
         raise UserError(f"environment {name!r}: {what} returned an observation with NaN or infinity")
     if not space.contains(value):
         raise UserError(f"environment {name!r}: {what} returned an observation outside {space}: {_shown(value)}")
-    return array.tobytes()
 
 
 def _shown(value: Any) -> str:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 import gymnasium as gym
@@ -24,6 +24,8 @@ from rl_training.experiment.config import NO_ENVIRONMENT
 
 Env = gym.Env[Any, Any]
 EnvFactory = Callable[..., Env]
+# By its saved state; by replaying its open episode; the same, and made anew for every episode; not exactly.
+Restore = Literal["native", "replay", "rebuilt", "inexact"]
 
 EXTRAS = {"mujoco": "mujoco", "box2d": "box2d", "Box2D": "box2d", "ale_py": "atari", "pygame": "classic-control"}
 
@@ -51,6 +53,7 @@ class EnvSource:
     env_id: str
     kwargs: dict[str, Any] = field(default_factory=dict)
     factory: EnvFactory | None = None
+    restore: Restore | None = None  # how it is brought back on resume; None: not checked yet
 
     def __post_init__(self) -> None:
         if self.factory is not None:

@@ -70,7 +70,9 @@ class LocalStepper:
     """Steps its environments in this process."""
 
     def __init__(self, source: EnvSource, size: int) -> None:
+        self.source = source
         self.envs = [source.make() for _ in range(size)]
+        self.used = [False] * size
         self.observation = ObservationCodec(self.envs[0].observation_space)
         self.action = ActionCodec(self.envs[0].action_space)
         frames, limit = image_stack(self.envs[0]), episode_limit(self.envs[0])
@@ -78,8 +80,10 @@ class LocalStepper:
 
     def start(self, rows: Sequence[int], seeds: Sequence[int], histories: Sequence[Array] | None, obs: Array) -> None:
         for position, row in enumerate(rows):
-            env, steps = self.envs[row], 0
+            call, steps = "make", 0
             try:
+                env = self._fit_for_an_episode(row)
+                call = "reset"
                 value, _ = env.reset(seed=seeds[position])
                 self.observation.encode(value, obs[row])
                 if histories is not None:
@@ -88,10 +92,20 @@ class LocalStepper:
                         value, *_ = env.step(action.copy())
                         self.observation.encode(value, obs[row])
             except Exception as error:
-                call, when = ("step", " while replaying") if steps else ("reset", "")
+                call, when = ("step", " while replaying") if steps else (call, "")
                 raise RowsFailed(
                     [row], f"{call} raised {type(error).__name__}: {one_line(error)}{when}", steps
                 ) from error
+
+    def _fit_for_an_episode(self, row: int) -> Env:
+        """The row's environment, made anew if it carries state from one episode to the next."""
+        if self.used[row] and self.source.restore == "rebuilt":
+            self.envs[row].close()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # shown when the first one was made
+                self.envs[row] = self.source.make()
+        self.used[row] = True
+        return self.envs[row]
 
     def step(
         self, actions: Array, active: Array | None, obs: Array, rewards: Array, terminated: Array, truncated: Array
@@ -109,6 +123,8 @@ class LocalStepper:
                 raise RowsFailed([row], f"step raised {type(error).__name__}: {one_line(error)}") from error
 
     def states(self) -> list[Array]:
+        if self.source.restore in ("replay", "rebuilt"):  # a native state, if there is one, is not the whole state
+            return [np.empty(0, np.uint8) for _ in self.envs]
         found = [native_state(env) for env in self.envs]
         return [np.empty(0, np.uint8) if state is None else state for state in found]
 
@@ -211,7 +227,8 @@ def _serve(read_fd: int, write_fd: int) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the parent has built one too and has shown them
-            stepper = LocalStepper(EnvSource(setup["env_id"], setup["kwargs"]), setup["count"])
+            source = EnvSource(setup["env_id"], setup["kwargs"], restore=setup["restore"])
+            stepper = LocalStepper(source, setup["count"])
     except Exception as error:
         write_all(write_fd, json_frame({"error": str(error)}))
         return

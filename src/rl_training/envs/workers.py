@@ -46,8 +46,8 @@ class WorkerStepper:
             for start, stop in pairwise([first, *bounds]):
                 self.workers.append(WorkerProcess(start, stop, timeout))
             for worker in self.workers:
-                count = worker.stop - worker.start
-                worker.send(json_frame({"env_id": source.env_id, "kwargs": source.kwargs, "count": count}))
+                setup = {"env_id": source.env_id, "kwargs": source.kwargs, "restore": source.restore}
+                worker.send(json_frame({**setup, "count": worker.stop - worker.start}))
             expected = describe(self.own.envs[0].spec, self.observation, self.action)
             for worker in self.workers:
                 answer = worker.receive_json()

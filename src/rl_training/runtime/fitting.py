@@ -18,7 +18,7 @@ from rl_training.core.foreign_names import explain_unknown
 from rl_training.core.machine import gibibytes
 from rl_training.core.types import EnvShape
 from rl_training.data.offline_dataset import TransitionDataset
-from rl_training.envs.conformance import check_environment
+from rl_training.envs.conformance import check_spaces
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
 from rl_training.envs.wrappers import filled_wrappers, image_wrapper, parse_wrappers
@@ -151,9 +151,9 @@ def check_same_spaces(
 
 def check_agent(shape: EnvShape, source: EnvSource) -> None:
     """An agent plays only where its observations and actions are of the right shape."""
-    conformance = check_environment(source)
-    if conformance.shape != shape:
-        raise UserError(f"the agent was trained on {shape}, {source.env_id} has {conformance.shape}")
+    found = check_spaces(source)
+    if found != shape:
+        raise UserError(f"the agent was trained on {shape}, {source.env_id} has {found}")
 
 
 def check_data_memory(dataset: TransitionDataset, device: str) -> None:

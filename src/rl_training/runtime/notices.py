@@ -16,11 +16,11 @@ from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.runs import RunRecord, versions
 from rl_training.runtime.choices import Choices, choose_device, rounding_changes
+from rl_training.runtime.environment_record import REBUILT
 from rl_training.runtime.episode_bound import missing_limit
 from rl_training.runtime.run_state import unfit
 from rl_training.runtime.session import Session
 
-NOT_REPLAYABLE = "the environment does not repeat itself for the same seed and actions, so a resumed run will differ"
 WITHIN_ROUNDING = "is the seed alone within rounding, not bit for bit"
 
 
@@ -54,6 +54,11 @@ def starting_notices(
         notices.append(envs.note)
     if not has_time_limit:
         notices.append(missing_limit(config.env_id, config))
+    environment = record.values.get("environment")
+    if envs is not None and environment is not None and environment["restore"] == "rebuilt":
+        took = environment.get("rebuild_ms")
+        cost = f" ({took:.1f} ms each)" if took is not None else ""
+        notices.append(f"environment {config.env_id!r} {REBUILT}{cost}: a resumed run is exact")
     if record.values["resume"] == "inexact":
         notices.append(f"resume: inexact ({record.values['resume_note']})")
     offline = settings.offline_steps if isinstance(settings, OfflineSettings) else 0

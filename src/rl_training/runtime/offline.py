@@ -20,7 +20,7 @@ from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.data.storage import Array, blocks
 from rl_training.data.summary import summary_for_record, trajectory_returns
 from rl_training.data.transitions import Transitions, joined, scattered
-from rl_training.envs.conformance import check_environment
+from rl_training.envs.conformance import Conformance, check_environment, check_spaces, knowing
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import MAX_SPACE, ActionCodec, ObservationCodec, env_shape, space_from_dict
 from rl_training.resources import find_packaged_asset
@@ -43,7 +43,7 @@ class OfflineData:
     action: ActionCodec
     summary: dict[str, Any]  # rows, returns, digest, where it is from
     has_environment: bool
-    replays_exactly: bool  # that environment
+    environment: Conformance | None  # None: nothing is played but evaluations
     notices: tuple[str, ...]
     scale: float  # of the rewards, before the shift
     shift: float
@@ -88,10 +88,14 @@ def prepare_offline(
 ) -> OfflineData:
     """Load or make the data set and check it against the environment, or, where there is none, against itself."""
     notices: list[str] = []
-    no_environment, replays_exactly, has_time_limit = None, True, True
+    no_environment, environment, has_time_limit = None, None, True
     try:
-        checked = check_environment(source)
-        replays_exactly, has_time_limit = checked.replays_exactly, checked.shape.episode_limit is not None
+        if settings.dataset_kind in ("file", "memory") and settings.offline_steps is None:
+            shape = check_spaces(source)
+        else:
+            environment = check_environment(source)
+            source, shape = knowing(source, environment), environment.shape
+        has_time_limit = shape.episode_limit is not None
     except UserError as error:
         if settings.dataset_kind not in ("file", "memory") or settings.offline_steps is not None:
             raise
@@ -123,7 +127,7 @@ def prepare_offline(
         "offline_steps": settings.offline_steps,
     }
     return OfflineData(
-        dataset, observation, action, summary, no_environment is None, replays_exactly, tuple(notices), scale, shift,
+        dataset, observation, action, summary, no_environment is None, environment, tuple(notices), scale, shift,
         has_time_limit,
     )  # fmt: skip
 

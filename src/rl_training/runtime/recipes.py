@@ -14,6 +14,7 @@ from rl_training.core.machine import free_memory, gibibytes
 from rl_training.core.rng import stream
 from rl_training.data.storage import MEMORY_SHARE, Array, layout_bytes
 from rl_training.data.transitions import Transitions, check_values
+from rl_training.envs.conformance import classified
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.spaces import ActionCodec, space_to_dict
 from rl_training.envs.vector import SeededEnvs
@@ -60,7 +61,7 @@ def _record(
     source: EnvSource, size: int, seed: int, act: Policy, watch: Watcher | None, bound: EpisodeBound
 ) -> Transitions:
     require(size >= 2, "dataset_size", f">= 2, got {size}")
-    envs = SeededEnvs(source, [seed], num_envs=1, stream="data")
+    envs = SeededEnvs(classified(source), [seed], num_envs=1, stream="data")
     with closing(envs):
         _keep_precision(envs)
         first = _row(envs, envs.action.draw(stream(seed, "data"), 1))

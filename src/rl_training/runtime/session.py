@@ -236,6 +236,7 @@ class Session:
     def state(self) -> dict[str, Any]:
         return {
             **self.about,
+            "environment": {"env_id": self.source.env_id, "restore": self.source.restore},
             "step": self.step,
             "since_training": self.since_training,
             "horizon": self.horizon,

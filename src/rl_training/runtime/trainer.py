@@ -15,7 +15,7 @@ from rl_training.core.signals import Stopped, active_signals, interruptible, sto
 from rl_training.core.types import TrainResult
 from rl_training.data.memory import Dataset
 from rl_training.data.offline_dataset import ResidentData
-from rl_training.envs.conformance import check_environment
+from rl_training.envs.conformance import knowing
 from rl_training.envs.factory import EnvFactory, EnvSource
 from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
 from rl_training.experiment.checkpoint_writing import remove_leftovers, remove_newer
@@ -28,6 +28,7 @@ from rl_training.runtime.callbacks import Callback, Callbacks, as_callbacks
 from rl_training.runtime.choices import Choices, choose
 from rl_training.runtime.datasets import with_dataset
 from rl_training.runtime.ending import conclude, mark_stopped, stopped_half_way
+from rl_training.runtime.environment_record import NOT_REPLAYABLE, decide, environment_entries, recorded_restore
 from rl_training.runtime.episode_bound import EpisodeBound
 from rl_training.runtime.failures import recorded_failures, report_hang
 from rl_training.runtime.fitting import (
@@ -38,7 +39,7 @@ from rl_training.runtime.fitting import (
     parse_settings,
     with_task_defaults,
 )
-from rl_training.runtime.notices import NOT_REPLAYABLE, ended_schedules, recorded_choices, starting_notices
+from rl_training.runtime.notices import ended_schedules, recorded_choices, starting_notices
 from rl_training.runtime.off_policy import run_off_policy
 from rl_training.runtime.offline import OfflineData, observation_statistics, prepare_offline, run_offline
 from rl_training.runtime.run_state import check_metrics
@@ -102,7 +103,9 @@ def train(
     source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
     bound = EpisodeBound.of(config)
     offline = prepare_offline(settings, source, dataset, bound) if isinstance(settings, OfflineSettings) else None
-    checked = offline or check_environment(source)
+    found = decide(source, offline)
+    source, checked = knowing(source, found), offline or found
+    assert checked is not None
     shape = checked.shape
     weights = check_fit(cls, shape, config.env_id, settings)
     choices = choose(config, settings, shape)
@@ -114,8 +117,7 @@ def train(
     check_start(agent, cls, shape, settings, config.env_id)
     run_dir, lock, record = _open_run(config, run_suffix, choices, agent)
     try:
-        if _plays(settings) and not checked.replays_exactly:
-            record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
+        record.update(**environment_entries(source, found, _plays(settings)))
         with recorded_failures(config, run_dir, record):
             session = _execute(
                 config, cls, settings, source, run_dir, record, choices, hooks, show_progress, offline=offline
@@ -153,9 +155,11 @@ def resume(
     hooks = as_callbacks(callbacks)
     cls, settings = parse_settings(config)
     config = filled(config, settings)  # of a run that was written with less
-    source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
+    source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory, recorded_restore(run_dir, config.env_id))
     bound = EpisodeBound.of(config)
     offline = prepare_offline(settings, source, dataset, bound) if isinstance(settings, OfflineSettings) else None
+    found = decide(source, offline)
+    source = knowing(source, found)
     lock = RunLock(run_dir)
     lock.acquire()
     try:
@@ -171,8 +175,7 @@ def resume(
         # Asked for now, in the next checkpoint's config later: a kill in between must not forget it.
         wanted = config.to_dict()
         begun: dict[str, Any] = {"asked": {name: wanted[name] for name in CAN_BE_ASKED}}
-        if change is None and offline is not None and _plays(settings) and not offline.replays_exactly:
-            change = NOT_REPLAYABLE
+        begun |= environment_entries(source, found, _plays(settings), checkpoint)
         if change is not None or rounding is not None:
             begun |= {"resume": "inexact", "resume_note": change or rounding}
         with recorded_failures(config, run_dir, record):

@@ -289,7 +289,9 @@ def _found_run(target: Path, config: TrainConfig, checkpoint: Checkpoint) -> Che
         "best": [None for _ in config.seed_list],
     }
     copy = copy_checkpoint(checkpoint, target / "checkpoints", state)
-    RunRecord.create(target, config, choices.to_dict(), choices.promises)
+    record = RunRecord.create(target, config, choices.to_dict(), choices.promises)
+    if "environment" in state:
+        record.update(environment=state["environment"])
     return copy
 
 
@@ -310,6 +312,6 @@ def _copy_run(source: Path, target: Path, config: TrainConfig, checkpoint: Check
         replace_file(target / START, (source / START).read_bytes())
     before = RunRecord.read(source).values
     record = RunRecord.create(target, config, before["engine"])
-    kept = ("resume", "resume_note", "failed_seeds", "promises")
+    kept = ("resume", "resume_note", "environment", "failed_seeds", "promises")
     record.update(**{name: before[name] for name in kept if name in before})
     return checkpoint
