@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint wheel-test docs learn bench-cpu bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz clean
+.PHONY: help setup demo test lint wheel-test docs environments learn bench-cpu bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,9 @@ wheel-test: $(STAMP) ## build the wheel and use it away from the checkout
 
 docs: $(STAMP) ## write docs/sourcebook.md from docs/methods.yaml and the registry
 	$(BIN)/python scripts/sourcebook.py
+
+environments: $(STAMP) ## classify every environment that can be made here, write docs/environments.md (10 minutes)
+	$(BIN)/python scripts/classify_environments.py
 
 learn: $(STAMP) ## the learning proofs (hours, on a GPU too), results in benchmarks/results
 	$(BIN)/python benchmarks/learn.py all

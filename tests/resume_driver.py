@@ -24,6 +24,7 @@ from typing import Any
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
+import carrying_envs  # noqa: F401  registers what is made anew for every episode
 import endless_envs  # noqa: F401
 import image_envs  # noqa: F401  registers what the sweeps train on
 import torch

@@ -1,0 +1,166 @@
+"""Classifies every environment that can be made here by the check before training, and writes docs/environments.md.
+
+python scripts/classify_environments.py                      (`make environments`)
+python scripts/classify_environments.py --only BipedalWalker --seeds 20 --output /dev/stdout
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
+import gymnasium as gym
+
+from rl_training.core.checks import UserError
+from rl_training.envs import classification
+from rl_training.envs.atari import EMULATOR_KWARGS, register_games
+from rl_training.envs.conformance import check_environment
+from rl_training.envs.control_suite import register_suite
+from rl_training.envs.factory import EnvSource
+from rl_training.experiment.runs import git_commit, versions
+from rl_training.models.cnn.encoders import channels_last
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "environments.md"
+FAMILIES = ("Classic control", "Toy text", "Box2D", "MuJoCo", "Atari", "DeepMind Control", "Other")
+MODULES = {"classic_control": 0, "toy_text": 1, "box2d": 2, "mujoco": 3}
+PLAIN_GAMES = ("ALE/Breakout-v5", "ALE/MsPacman-v5", "ALE/Pong-v5")  # without wrappers too: a reset takes 0.15 s
+PIXELS = {"wrappers": {"pixels": {}}}
+HEAD = """\
+<!-- Written by scripts/classify_environments.py: run `make environments`. -->
+# Environments: how exactly a run in them is resumed
+
+Before training, two copies of an environment play the same episodes, one of them after episodes of other lengths, and
+what they answer is compared bit for bit (`rl_training.envs.classification`). What is played is counted in episodes and
+steps, never in seconds, so an environment always gets the same class: up to {vectors} steps of vectors in all, {images}
+of images; under `wrappers.pixels` the environment below is compared like that, and then up to {rendered} drawn frames.
+
+| class | what it means | a resumed run |
+|---|---|---|
+| native | its exact state is saved in checkpoints and restored | exact |
+| replay | its open episode is replayed from its seed | exact |
+| rebuilt | it carries state from one episode to the next, so it is made anew for every episode | exact |
+| inexact | two fresh copies with the same seed and actions differ | marked `resume: inexact` |
+
+A run keeps its class in `run.json` (`environment.restore`) and uses it again on resume.
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    family: int
+    name: str
+    restore: str | None  # None: it cannot be used
+    rebuild_ms: float | None
+    note: str
+    seconds: float = 0.0
+
+
+def family(spec: Any) -> int:
+    if spec.namespace == "dm_control":
+        return 5
+    entry = str(spec.entry_point)
+    if entry.startswith("ale_py"):
+        return 4
+    module = re.match(r"gymnasium\.envs\.(\w+)", entry)
+    # Those that were moved out of Gymnasium are registered as functions that say so.
+    return 3 if callable(spec.entry_point) else MODULES.get(module[1], 6) if module else 6
+
+
+def classify(name: str, kwargs: dict[str, Any], group: int, note: str = "", seed: int = 0) -> Row:
+    begun = time.perf_counter()
+    try:
+        found = check_environment(EnvSource(name, kwargs), seed)
+        if found.shape.is_image and channels_last(found.shape.obs_shape):
+            return classify(name, PIXELS, group, "with `wrappers.pixels`", seed)
+    except UserError as error:
+        return Row(group, name, None, None, reason(error, name))
+    return Row(group, name, found.restore, found.rebuild_ms, note, time.perf_counter() - begun)
+
+
+def reason(error: UserError, name: str) -> str:
+    text = str(error).removeprefix(f"environment {name!r}").removeprefix(f"environment {name} ").lstrip(": ")
+    text = re.sub(r"refused env_kwargs \{.*?\}: ", "", text)
+    return text.replace("|", "\\|")
+
+
+def rows(only: str, seeds: int) -> Iterable[Row]:
+    register_games("ALE/")
+    register_suite("dm_control/")
+    specs = [spec for spec in gym.registry.values() if only in spec.id]
+    games = {spec.kwargs["game"]: spec.id for spec in specs if spec.namespace == "ALE"}
+    older = Counter[str]()
+    for spec in sorted(specs, key=lambda spec: (family(spec), spec.id.lower())):
+        group = family(spec)
+        if group != 4:
+            for seed in range(seeds):
+                yield classify(spec.id, {}, group, seed=seed)
+        elif spec.namespace == "ALE":
+            yield classify(spec.id, {"wrappers": {"atari": {}}}, group, "with `wrappers.atari`")
+            if spec.id in PLAIN_GAMES:
+                yield classify(spec.id, {"obs_type": "ram"}, group, "with `obs_type: ram`")
+        elif same_with_wrapper(spec, gym.registry.get(games.get(spec.kwargs["game"], ""))):
+            older[spec.kwargs["game"]] += 1
+        else:
+            yield classify(spec.id, {"wrappers": {"atari": {}}}, group, "with `wrappers.atari`")
+    if older:
+        note = f"{older.total()} older ids of {len(older)} of these games: with `wrappers.atari` the same environments"
+        yield Row(4, "…-v0, …-v4, …NoFrameskip-v0, …NoFrameskip-v4", "native", None, note)
+
+
+def same_with_wrapper(spec: Any, modern: Any) -> bool:
+    """Whether wrappers.atari, which overrides the emulator's settings, makes the same environment of both."""
+    if modern is None or spec.entry_point != modern.entry_point:
+        return False
+    settings = [{**one.kwargs, **EMULATOR_KWARGS} for one in (spec, modern)]
+    return settings[0] == settings[1] and spec.max_episode_steps == modern.max_episode_steps
+
+
+def steps_of(schedule: classification.Schedule) -> int:
+    between = sum(schedule.between[k % len(schedule.between)] for k in range(1, schedule.rounds))
+    return sum(schedule.warm_up) + between + 2 * schedule.rounds * schedule.steps
+
+
+def page(found: list[Row], command: str) -> str:
+    counts = {name: steps_of(getattr(classification, name.upper())) for name in ("vectors", "images", "rendered")}
+    lines = [HEAD.format(**counts)]
+    lines.append(f"Commit {git_commit()}, command `{command}`, {', '.join(f'{k} {v}' for k, v in versions().items())}.")
+    usable = Counter(row.restore for row in found if row.restore)
+    lines.append(f"\n{', '.join(f'{count} {name}' for name, count in sorted(usable.items()))}.\n")
+    for group, title in enumerate(FAMILIES):
+        own = [row for row in found if row.family == group and row.restore]
+        if own:
+            lines += [f"\n## {title}\n", "| environment | class | ms to rebuild | note |", "|---|---|---|---|"]
+            lines += [f"| {row.name} | {row.restore} | {row.rebuild_ms or ''} | {row.note} |" for row in own]
+    unusable = [row for row in found if not row.restore]
+    if unusable:
+        lines += ["\n## Cannot be used, or not made here\n", "| environment | reason |", "|---|---|"]
+        lines += [f"| {row.name} | {row.note} |" for row in unusable]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--only", default="", help="ids that contain this")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds of the check, one row each")
+    parser.add_argument("--output", type=Path, default=PAGE)
+    words = parser.parse_args()
+    found = []
+    for row in rows(words.only, words.seeds):
+        found.append(row)
+        print(f"{row.seconds:6.2f} s  {row.name}: {row.restore or row.note}", file=sys.stderr, flush=True)
+    command = " ".join(["python", "scripts/classify_environments.py", *sys.argv[1:]])
+    words.output.write_text(page(found, command), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
