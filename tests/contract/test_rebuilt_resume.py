@@ -14,7 +14,7 @@ from carrying_envs import CARRYING, Carrying
 from resume_harness import Forks, compare_runs, make_config, read_json
 
 from rl_training.core.checks import UserError
-from rl_training.core.rng import stream
+from rl_training.core.rng import episode_seed, stream
 from rl_training.envs.factory import EnvSource
 from rl_training.envs.vector import SeededEnvs
 from rl_training.envs.workers import WorkerStepper
@@ -97,17 +97,12 @@ def test_an_environment_that_cannot_be_made_again_fails_with_what_reproduces_it(
 
 def test_a_recorded_dataset_does_not_depend_on_what_was_played_before() -> None:
     data = record_random(EnvSource(CARRYING), 40, seed=3)
-    again = record_random(EnvSource(CARRYING), 26, seed=3)
-    assert data.rewards[:26].tobytes() == again.rewards.tobytes()
-    starts = [0, *(np.flatnonzero(data.terminated | data.truncated)[:-1] + 1)]
-    assert len(starts) == 4
-    for start in starts[1:]:  # each episode alone, in an environment of its own
-        env = Carrying("nothing")
-        env.reset(seed=0)
-        env.at = float(data.obs[start][0])
-        # What it had carried along at this step: only what this episode's own actions left.
-        env.carries = "actions"
-        assert env.step(data.actions[start])[1] == pytest.approx(float(data.rewards[start]), abs=1e-6)
+    stops = np.flatnonzero(data.terminated | data.truncated) + 1
+    assert len(stops) == 4
+    for episode, (start, stop) in enumerate(zip([0, *stops], stops, strict=False)):
+        env = Carrying("actions")  # of its own
+        env.reset(seed=episode_seed(3, "data", 0, episode))
+        assert [env.step(action)[1] for action in data.actions[start:stop]] == data.rewards[start:stop].tolist()
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -123,15 +118,18 @@ def config_of(env_id: str, **changes: Any) -> TrainConfig:
     return dataclasses.replace(make_config("sac", **changes), env_id=env_id, env_kwargs=env_kwargs)
 
 
+@pytest.fixture(scope="module")
+def whole(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return forks.train(config_of(CARRYING), tmp_path_factory.mktemp("whole"))
+
+
 @pytest.mark.parametrize("at", ["mid_episode", "episode_end"])
 def test_a_killed_and_resumed_run_of_a_carrying_environment_ends_with_the_same_bits(
-    forks: Forks, at: str, tmp_path: Path
+    forks: Forks, whole: Path, at: str, tmp_path: Path
 ) -> None:
-    config = config_of(CARRYING)
-    whole = forks.train(config, tmp_path / "whole")
-    where = forks.cut(config, tmp_path / "cut", at=at, n=57, save=True)
+    where = forks.cut(config_of(CARRYING), tmp_path, at=at, n=57, save=True)
     assert 57 <= where["step"] < 118
-    resumed = forks.resume(tmp_path / "cut")
+    resumed = forks.resume(tmp_path)
     assert compare_runs(whole, resumed) == []
     record = read_json(resumed / "run.json")
     assert record["resume"] == "exact" and record["environment"]["restore"] == "rebuilt"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import get_args
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ from carrying_envs import CARRYING, Carrying
 from rl_training.core.checks import UserError
 from rl_training.envs import classification
 from rl_training.envs.conformance import check_environment, check_spaces, classified
-from rl_training.envs.factory import EnvSource
+from rl_training.envs.factory import EnvSource, Restore
 from rl_training.envs.native import native_state
 
 
@@ -167,3 +170,12 @@ def test_a_known_class_does_not_excuse_a_violation() -> None:
 def test_a_registered_one_is_classified_under_its_time_limit() -> None:
     assert classified(EnvSource(CARRYING)).restore == "rebuilt"
     assert classified(EnvSource(CARRYING, {"carries": "nothing"})).restore == "replay"
+
+
+def test_the_page_of_the_docs_holds_the_classes_that_are_tested_here() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "environments.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ") and line.count("|") == 5]
+    classes = {row[0].removeprefix("| "): row[1] for row in rows if row[1] in get_args(Restore)}
+    assert len(classes) > 200 and "Commit " in page and "gymnasium " in page
+    for env_id, _, _, expected in FAMILIES:
+        assert classes[env_id] == expected
