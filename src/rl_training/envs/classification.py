@@ -6,6 +6,7 @@ for bit. How much is played is a count of episodes and steps, never of seconds: 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ VECTORS = Schedule(warm_up=(2, 60, 17, 5, 33), rounds=8, steps=64)
 IMAGES = Schedule(warm_up=(2, 9), rounds=3, steps=12)  # drawing one may take 10 ms
 # What `wrappers.pixels` draws, at 40 ms without a GPU: the environment below it is compared by VECTORS.
 RENDERED = Schedule(warm_up=(2,), rounds=1, steps=6)
+
+LARGE_OBSERVATION = 1024  # numbers: such a vector has images in it
 
 Actions = NDArray[Any]
 View = Callable[[Env], Env]
@@ -121,8 +124,9 @@ def _whole(env: Env) -> Env:
 
 
 def _schedule(env: Env) -> Schedule:
-    space = env.observation_space
-    return IMAGES if space.dtype == np.uint8 and len(space.shape or ()) == 3 else VECTORS
+    shape = env.observation_space.shape or ()
+    image = len(shape) == 3 and env.observation_space.dtype == np.uint8
+    return IMAGES if image or math.prod(shape) >= LARGE_OBSERVATION else VECTORS
 
 
 def _stage(env: Env, view: View, schedule: Schedule, seed: int, number: int) -> Stage:
