@@ -42,7 +42,7 @@ HEAD = """\
 Before training, two copies of an environment play the same episodes, one of them after episodes of other lengths, and
 what they answer is compared bit for bit (`rl_training.envs.classification`). What is played is counted in episodes and
 steps, never in seconds, so an environment always gets the same class: up to {vectors} steps in all, {images} where
-observations are images or have {large:,} numbers or more; under `wrappers.pixels` the environment below is compared like
+observations are images or have {big:,} numbers or more; under `wrappers.pixels` the environment below is compared like
 that, and then up to {rendered} drawn frames.
 
 | class | what it means | a resumed run |
@@ -133,7 +133,7 @@ def steps_of(schedule: classification.Schedule) -> int:
 
 def page(found: list[Row], command: str) -> str:
     counts = {name: steps_of(getattr(classification, name.upper())) for name in ("vectors", "images", "rendered")}
-    lines = [HEAD.format(**counts, large=classification.LARGE_OBSERVATION)]
+    lines = [HEAD.format(**counts, big=classification.LARGE_OBSERVATION)]
     lines.append(f"Commit {git_commit()}, command `{command}`, {', '.join(f'{k} {v}' for k, v in versions().items())}.")
     usable = Counter(row.restore for row in found if row.restore)
     lines.append(f"\n{', '.join(f'{count} {name}' for name, count in sorted(usable.items()))}.\n")
