@@ -13,6 +13,8 @@ from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.types import EnvShape
 from rl_training.data.frame_replay import FrameReplay, replay_class
 from rl_training.experiment.checkpointing import load_checkpoint
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.session import Session
 from rl_training.runtime.trainer import train
 from rl_training.runtime.workflows import resume_training
 
@@ -155,9 +157,9 @@ def test_resume_is_exact(name: str, offline_steps, compile_mode: str, quick_conf
     plays = offline_steps is not None or not learner_class(name).offline
     whole = train(quick_config(name, tmp_path / "whole", **changes), show_progress=False)
 
-    class StopAt97:
-        def __getattr__(self, hook: str):  # type: ignore[no-untyped-def]
-            return lambda session, *rest: False if hook == "on_step" and session.step >= 97 else None
+    class StopAt97(Callback):
+        def on_step(self, session: Session) -> bool:
+            return session.step < 97
 
     cut = train(quick_config(name, tmp_path / "cut", **changes), callbacks=[StopAt97()], show_progress=False)
     assert cut.metrics["global_step"] == (97 if plays else 100)  # offline, updates come ten at a time
