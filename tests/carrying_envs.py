@@ -15,10 +15,10 @@ class Carrying(gym.Env[np.ndarray, np.ndarray]):
     made: ClassVar[int] = 0
     closed: ClassVar[int] = 0
 
-    def __init__(self, carries: str = "actions", length: int = 1000) -> None:
+    def __init__(self, carries: str = "actions", length: int = 1000, numpy_flags: bool = False) -> None:
         self.observation_space = spaces.Box(-1e4, 1e4, (2,), np.float32)
         self.action_space = spaces.Box(-1, 1, (1,), np.float32)
-        self.carries, self.length = carries, length
+        self.carries, self.length, self.numpy_flags = carries, length, numpy_flags
         self.life = 0.0 if carries != "construction" else np.random.default_rng().random()
         self.is_open, self.generator, self.taken = True, None, 0
         Carrying.made += 1
@@ -39,7 +39,9 @@ class Carrying(gym.Env[np.ndarray, np.ndarray]):
             self.life += float(action[0])
         if self.carries == "chance":
             self.at += 1e-3 * np.random.default_rng().random()
-        return self.observation(), self.at, self.taken >= self.length, False, {}
+        ended = self.taken >= self.length
+        self.life += float(ended and self.carries == "ends")
+        return self.observation(), self.at, np.bool_(ended) if self.numpy_flags else ended, False, {}
 
     def observation(self) -> np.ndarray:
         return np.array([self.at, self.taken], np.float32)

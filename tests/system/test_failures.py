@@ -301,7 +301,7 @@ def test_another_machine_is_told_and_half_a_row_is_cut_off(quick_config, tmp_pat
     rows = (result.run_dir / "metrics.jsonl").read_text()
     (result.run_dir / "metrics.jsonl").write_text(rows + '{"step": 6')
     resume_training(result.run_dir, total_timesteps=80, show_progress=False)
-    line = f"resume will not be bit-identical: torch 0.1 -> {torch.__version__}, device cuda -> cpu\n"
+    line = f"resume: inexact (it will not be bit-identical: torch 0.1 -> {torch.__version__}, device cuda -> cpu)\n"
     assert line in capsys.readouterr().err
     after = (result.run_dir / "metrics.jsonl").read_text()
     assert after.startswith(rows) and [json.loads(row) for row in after.splitlines()][-1]["step"] == 80

@@ -11,7 +11,7 @@ import pytest
 from carrying_envs import CARRYING, Carrying
 
 from rl_training.core.checks import UserError
-from rl_training.envs import classification
+from rl_training.envs import classification, conformance
 from rl_training.envs.conformance import check_environment, check_spaces, classified
 from rl_training.envs.factory import EnvSource, Restore
 from rl_training.envs.native import native_state
@@ -40,6 +40,13 @@ def test_what_is_carried_over_is_noticed_before_a_resume(carries: str, expected:
     assert (found.rebuild_ms is not None) == (expected == "rebuilt")
     assert Carrying.made == Carrying.closed, "every copy is closed, once"
     assert check_environment(carrying(carries)).restore == expected, "the same environment has the same class"
+
+
+@pytest.mark.parametrize(("carries", "expected"), [("episodes", "rebuilt"), ("chance", "inexact"), ("ends", "rebuilt")])
+def test_what_is_carried_over_is_noticed_in_long_episodes_with_flags_of_numpy(carries: str, expected: str) -> None:
+    """`ends`: what changes only when an episode comes to its own end, after more steps than a compared one has."""
+    source = EnvSource("<carrying>", factory=lambda: Carrying(carries, length=100, numpy_flags=True))
+    assert check_environment(source).restore == expected
 
 
 FAMILIES = [
@@ -128,7 +135,7 @@ def test_an_environment_that_raises_is_left_for_training_to_report() -> None:
     assert check_environment(EnvSource("<falls>", factory=lambda: Falls("nothing"))).restore == "replay"
 
 
-@pytest.mark.parametrize(("image", "most"), [(False, 1300), (True, 120)])
+@pytest.mark.parametrize(("image", "most"), [(False, 2300), (True, 120)])
 def test_the_check_is_bounded_by_steps(image: bool, most: int) -> None:
     class Counted(Carrying):
         steps = 0
@@ -180,3 +187,12 @@ def test_the_page_of_the_docs_holds_the_classes_that_are_tested_here() -> None:
     assert len(classes) > 200 and "Commit " in page and "gymnasium " in page
     for env_id, _, _, expected in FAMILIES:
         assert classes[env_id] == expected
+
+
+def test_a_slow_check_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(conformance, "REPORT_AFTER", 0.0)
+    check_environment(carrying("nothing"))
+    assert "checking environment '<carrying>' before training" in capsys.readouterr().err
+    monkeypatch.setattr(conformance, "REPORT_AFTER", 60.0)
+    check_environment(carrying("nothing"))
+    assert capsys.readouterr().err == ""

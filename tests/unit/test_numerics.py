@@ -84,13 +84,24 @@ def test_numpy_names_its_features_by_version() -> None:
         ({"openblas": "SkylakeX"}, None),
     ],
 )
-def test_where_the_same_bits_are_promised(changes, elsewhere) -> None:
+def test_where_the_same_bits_are_promised(changes, elsewhere, monkeypatch) -> None:
+    monkeypatch.setattr(rounding, "is_amd", lambda: True)
     found = {**FOUND, **changes}
     eager = Choices("cpu", False, 1, numerics=found)
     assert eager.same_bits_on == elsewhere
     assert replace(eager, compiled=True).same_bits_on is None, "Inductor compiles for the processor it runs on"
     assert replace(eager, threads=2).same_bits_on is None
     assert (eager.promises["seeds"] == "the bits of the seed alone") == (found["mkl"] != "off")
+    on_gpu = Choices("cuda", True, 1, numerics={**found, "gpu": "H200"})
+    assert on_gpu.same_bits_on == (f"H200 with {elsewhere}" if elsewhere else None)
+
+
+def test_nothing_is_promised_of_libraries_that_are_not_known(monkeypatch) -> None:
+    monkeypatch.setattr(rounding, "is_amd", lambda: False)
+    assert rounding.portable_to({**FOUND, "mkl": "AUTO"}) is None, "on Intel, AUTO is whatever the processor has"
+    for matrices in ("none", "unknown"):  # ARM, macOS
+        assert not rounding.seeds_are_exact({**FOUND, "mkl": matrices})
+        assert rounding.portable_to({**FOUND, "mkl": matrices}) is None
 
 
 @pytest.mark.parametrize(
@@ -130,8 +141,8 @@ def test_resume_in_another_mode_reports_inexact(quick_config, tmp_path: Path, ca
     record["engine"]["numerics"]["mkl"] = "SSE4_2"
     place.write_text(json.dumps(record))
     resume_training(result.run_dir, total_timesteps=60, show_progress=False)
-    line = f"resume will not be bit-identical: mkl SSE4_2 -> {rounding.numerics('cpu')['mkl']}"
-    assert line in capsys.readouterr().err
+    line = f"it will not be bit-identical: mkl SSE4_2 -> {rounding.numerics('cpu')['mkl']}"
+    assert capsys.readouterr().err.count(f"resume: inexact ({line})\n") == 1
     now = json.loads(place.read_text())
     assert (now["resume"], now["resume_note"]) == ("inexact", line)
 

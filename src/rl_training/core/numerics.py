@@ -16,6 +16,7 @@ from pathlib import Path
 VARIABLE = "RL_TRAINING_NUMERICS"
 PINNED, PORTABLE, NATIVE = "pinned", "portable", "native"
 MODES = (PINNED, PORTABLE, NATIVE)
+CPUINFO = Path("/proc/cpuinfo")
 
 _WIDTH = {
     "ATEN_CPU_CAPABILITY": "avx2",  # torch's own kernels, and the vector width that Inductor compiles for
@@ -35,16 +36,22 @@ def pin_libraries() -> None:
         os.environ.setdefault(name, value)
 
 
-def has_avx2(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+def has_avx2(cpuinfo: Path = CPUINFO) -> bool:
     """Whether this is an x86-64 processor with AVX2; on another, a pinned library would end the program."""
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return False
+    return platform.machine() in ("x86_64", "AMD64") and {"avx2", "fma"} <= set(_cpu_words("flags", cpuinfo))
+
+
+def is_amd(cpuinfo: Path = CPUINFO) -> bool:
+    return "AuthenticAMD" in _cpu_words("vendor_id", cpuinfo)
+
+
+def _cpu_words(name: str, cpuinfo: Path) -> list[str]:
+    """What Linux says of the first core: the whole file is slow on a machine with many."""
     try:
-        with cpuinfo.open() as lines:  # the first core's alone: the whole file is slow on a machine with many
-            flags = next((line.split() for line in lines if line.startswith("flags")), [])
+        with cpuinfo.open() as lines:
+            return next((line.split() for line in lines if line.startswith(name)), [])
     except OSError:
-        return False
-    return {"avx2", "fma"} <= set(flags)
+        return []
 
 
 def _numpy_features() -> str:

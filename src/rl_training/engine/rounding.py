@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from rl_training.core.checks import UserError, did_you_mean
-from rl_training.core.numerics import MODES, NATIVE, PINNED, VARIABLE, has_avx2
+from rl_training.core.numerics import MODES, NATIVE, PINNED, VARIABLE, has_avx2, is_amd
 
 # mkl_cbwr_get's answers (mkl_types.h). AMD has no AVX2 branch: there the AVX2 mode is AUTO, one code path for all.
 MKL_BRANCHES = {1: "off", 2: "AUTO", 3: "COMPATIBLE", 9: "AVX", 10: "AVX2", 12: "AVX512", 14: "AVX512_E1"}
@@ -38,7 +38,7 @@ def libraries() -> dict[str, str]:
         "onednn": onednn,
         "numpy": _numpy(),
         "openblas": _openblas(),
-        "libm": "-".join(platform.libc_ver()) or UNKNOWN,
+        "libm": "-".join(filter(None, platform.libc_ver())) or UNKNOWN,
     }
 
 
@@ -52,16 +52,21 @@ def numerics(device: str) -> dict[str, str]:
 
 
 def seeds_are_exact(found: Mapping[str, str]) -> bool:
-    """Whether a seed among many has the bits of the seed alone (eager, on a CPU): MKL without a mode picks its code by
-    the number of matrices."""
-    return found["mkl"] not in ("off", UNKNOWN)
+    """Whether a seed among many has the bits of the seed alone (eager, on a CPU).
+
+    MKL without a mode picks its code by the number of matrices; of other matrix libraries nothing is known.
+    """
+    return found["mkl"] not in ("off", "none", UNKNOWN)
 
 
 def portable_to(found: Mapping[str, str]) -> str | None:
     """On which other processors an eager run of one thread has the same bits; None: on this model alone."""
     if any(found[name] != value for name, value in SAME_WIDTH.items()):
         return None
-    return {"COMPATIBLE": "x86-64 with AVX2", "AVX2": "Intel with AVX2", "AUTO": "AMD with AVX2"}.get(found["mkl"])
+    families = {"COMPATIBLE": "x86-64 with AVX2", "AVX2": "Intel with AVX2"}
+    if is_amd():  # on Intel, AUTO is whatever the processor has
+        families["AUTO"] = "AMD with AVX2"
+    return families.get(found["mkl"])
 
 
 def narrowed(found: Mapping[str, str]) -> str | None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +21,7 @@ from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape
 from rl_training.envs.wrappers import episode_limit, image_stack, image_wrapper
 
 PROBE_STEPS = 12
+REPORT_AFTER = 2.0  # seconds
 SMALLEST_IMAGE = 32  # pixels a side; what is smaller may be a board, which a vector can stand for
 
 
@@ -49,10 +54,24 @@ def check_environment(source: EnvSource, seed: int = 0) -> Conformance:
     env = source.make()
     try:
         shape = _conforming(env, source.env_id)
-        found = classify(env, source, seed)
+        with _reported_when_slow(source.env_id):
+            found = classify(env, source, seed)
         return Conformance(shape, found.restore, found.rebuild_ms)
     finally:
         env.close()
+
+
+@contextmanager
+def _reported_when_slow(name: str) -> Iterator[None]:
+    """A line for who waits: an environment of 10 ms a step takes 20 s to check."""
+    text = f"checking environment {name!r} before training: does it repeat itself after other episodes?"
+    timer = threading.Timer(REPORT_AFTER, lambda: print(text, file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def classified(source: EnvSource) -> EnvSource:

@@ -50,9 +50,12 @@ class Choices:
         """The processors on which this run has the same bits with the same versions; None: this model alone.
 
         Inductor's code is compiled for the processor it runs on, and threads are shared out by the processor's caches.
+        On a GPU it is the GPU's model too, which is compared on resume.
         """
         by_processor = self.device == "cpu" and (self.compiled or self.threads > 1)
-        return None if by_processor else portable_to(self.numerics)
+        elsewhere = None if by_processor else portable_to(self.numerics)
+        gpu = self.numerics.get("gpu")
+        return elsewhere if gpu is None or elsewhere is None else f"{gpu} with {elsewhere}"
 
     @property
     def promises(self) -> dict[str, str]:

@@ -10,7 +10,6 @@ from rl_training.algorithms.base import OffPolicySettings
 from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError
 from rl_training.core.fields import parse
-from rl_training.core.numerics import NATIVE
 from rl_training.engine.rounding import narrowed, numerics, seeds_are_exact
 from rl_training.envs.vector import SeededEnvs
 from rl_training.experiment.config import TrainConfig
@@ -35,7 +34,7 @@ def recorded_choices(record: RunRecord) -> tuple[Choices, str | None]:
     choices = dataclasses.replace(recorded, device=device, numerics=numerics(device))
     before = record.values.get("versions")
     changes = rounding_changes(recorded, choices, before if isinstance(before, dict) else {}, versions())
-    return choices, f"resume will not be bit-identical: {changes}" if changes else None
+    return choices, f"it will not be bit-identical: {changes}" if changes else None
 
 
 def starting_notices(
@@ -48,8 +47,11 @@ def starting_notices(
 ) -> list[str]:
     """What the user should know before the run starts."""
     notices = [choices.note] if choices.note else []
-    if len(config.seed_list) > 1 and not seeds_are_exact(choices.numerics) and choices.device == "cpu":
-        notices.append(narrowed(choices.numerics) or f"numerics: {NATIVE}, so a seed among many {WITHIN_ROUNDING}")
+    late = narrowed(choices.numerics)
+    if late is not None:
+        notices.append(late)
+    elif len(config.seed_list) > 1 and not seeds_are_exact(choices.numerics) and choices.device == "cpu":
+        notices.append(f"numerics: {choices.numerics['mode']}, so a seed among many {WITHIN_ROUNDING}")
     if envs is not None and envs.note and config.workers:
         notices.append(envs.note)
     if not has_time_limit:

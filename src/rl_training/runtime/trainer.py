@@ -181,7 +181,7 @@ def resume(
         with recorded_failures(config, run_dir, record):
             session = _execute(
                 config, cls, settings, source, run_dir, record, choices, hooks, show_progress,
-                resumed=checkpoint, notes=[*notes, *([rounding] if rounding else [])], offline=offline, begun=begun,
+                resumed=checkpoint, notes=notes, offline=offline, begun=begun,
             )  # fmt: skip
         return conclude(session, session.signals)
     finally:
