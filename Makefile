@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint wheel-test docs environments learn bench-cpu bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz clean
+.PHONY: help setup demo test test-all lint wheel-test docs environments learn bench-cpu bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,9 +31,12 @@ lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test: lint ## lint, tests and the wheel test: what CI runs
+test: lint ## lint, tests and the wheel test (6 minutes on two cores)
 	$(BIN)/python -m pytest -n auto --durations=10
 	@PYTHON=$(BIN)/python scripts/wheel_smoke.sh
+
+test-all: $(STAMP) ## the same proofs for every algorithm and environment, after make test (30 minutes)
+	$(BIN)/python -m pytest -n auto -m 'sweep and not slow' --durations=10
 
 wheel-test: $(STAMP) ## build the wheel and use it away from the checkout
 	@PYTHON=$(BIN)/python scripts/wheel_smoke.sh

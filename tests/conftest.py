@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,12 @@ SMALL_SETTINGS: dict[str, Any] = {
 ONE_OF_A_KIND = ("rainbow_dqn", "tqc", "iql", "drq")
 
 
-def one_of_a_kind() -> list[Any]:
-    """Every algorithm, most of them only in the slow run: for what the others' tests show of them in another way."""
+def one_of_a_kind(*kept: str, among: Iterable[str] = ()) -> list[Any]:
+    """Every algorithm, but most of them only in the sweep: for proofs that do not depend on the algorithm."""
     from rl_training.algorithms.catalogue import algorithm_names
 
-    marks = {name: () if name in ONE_OF_A_KIND else pytest.mark.slow for name in algorithm_names()}
-    return [pytest.param(name, marks=mark) for name, mark in marks.items()]
+    names, default = list(among) or algorithm_names(), kept or ONE_OF_A_KIND
+    return [pytest.param(name, marks=() if name in default else pytest.mark.sweep) for name in names]
 
 
 PIXELS = {"pixels": {"resize_shape": [15, 16], "frame_stack": 2, "channel_first": True}}  # DrQ's smallest
@@ -109,3 +109,51 @@ def make_quick_config(algo: str, tmp_path: Path, algo_kwargs: dict[str, Any] | N
 def quick_config() -> Callable[..., Any]:
     """`quick_config(algo, tmp_path, algo_kwargs={...}, **changes) -> TrainConfig`."""
     return make_quick_config
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
+    """`finished_run(algo)`: the result of a quick run that all tests share. Look at it, or change a copy."""
+    from rl_training.runtime.trainer import train
+
+    made: dict[str, tuple[Any, dict[str, bytes]]] = {}
+
+    def run(algo: str) -> Any:
+        if algo not in made:
+            result = train(make_quick_config(algo, tmp_path_factory.mktemp("finished")), show_progress=False)
+            made[algo] = result, files_in(result.run_dir)
+        return made[algo][0]
+
+    yield run
+    for algo, (result, before) in made.items():
+        assert files_in(result.run_dir) == before, f"a test has changed the shared run of {algo}"
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Any]:
+    """A warm process that forks for every command line: its imports are made once."""
+    from resume_harness import Forks
+
+    server = Forks()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def whole_run(forks: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`whole_run(algo, family)`: the uninterrupted run that cut ones are compared with, made once."""
+    from resume_harness import PACKAGES, make_config
+
+    made: dict[tuple[str, str], Path] = {}
+
+    def run(algo: str, family: str = "classic") -> Path:
+        pytest.importorskip(PACKAGES.get(family, "gymnasium"))
+        if (algo, family) not in made:
+            made[algo, family] = forks.train(make_config(algo, family), tmp_path_factory.mktemp("whole"))
+        return made[algo, family]
+
+    return run

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,31 @@ def check_reference_script(name: str, output_dir: Path, steps: int = 128) -> Non
     assert agent.config.total_timesteps == steps
     assert agent.config.algo_kwargs["learning_starts"] == steps // 4
     assert f"agent  {run_dir / 'agent.safetensors'}" in answer.stdout
+
+
+def check_reference_config(name: str, algo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example hands the packaged config of its algorithm to training, with what its options change."""
+    import runpy
+
+    class Trained(Exception):
+        pass
+
+    def train(config: Any, run_suffix: str) -> None:
+        raise Trained(config)
+
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    import _reference
+
+    spec = _reference.get_algorithm_spec(algo)
+    monkeypatch.setattr(_reference, "get_algorithm_spec", {algo: replace(spec, train_fn=train)}.__getitem__)
+    script = str(ROOT / "examples" / f"{name}_reference.py")
+    words = ["--total-timesteps", "128", "--eval-episodes", "3", "--output-dir", "elsewhere", "--seed", "7"]
+    monkeypatch.setattr(sys, "argv", [script, *words])
+    with pytest.raises(Trained) as given:
+        runpy.run_path(script, run_name="__main__")
+    (config,) = given.value.args
+    assert (config.algo, config.total_timesteps, config.eval_episodes, config.seed) == (algo, 128, 3, 7)
+    assert config.output_dir == Path("elsewhere") and config.algo_kwargs["learning_starts"] == 32
 
 
 def check_trainer(train: Any, config: Any, updates_per_step: int = 1) -> None:

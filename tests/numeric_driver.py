@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from conftest import make_quick_config  # first: it imports rl_training before numpy and torch
+from seed_harness import SEEDS, run, saved_arrays
 
 from rl_training.engine.rounding import numerics
 from rl_training.experiment.checkpointing import load_checkpoint
@@ -35,8 +36,6 @@ def digest(algo: str, settings: dict[str, Any], folder: Path) -> str:
 
 
 def different_seeds(folder: Path) -> list[str]:
-    from test_seeds import SEEDS, run, saved_arrays
-
     differ = []
     for algo in ("td3", "qr_dqn"):
         for name, settings in SIZES.items():

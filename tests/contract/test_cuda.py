@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from picture_stream import Stream, shape_of
 
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.core.types import EnvShape
@@ -64,7 +65,7 @@ def parameters(learner, index: int = 0) -> torch.Tensor:  # type: ignore[no-unty
 
 @pytest.mark.parametrize("name", algorithm_names())
 @pytest.mark.parametrize("compiled", [False, True])
-def test_seed_among_many_is_the_seed_alone(name: str, compiled: bool) -> None:
+def test_seeds_among_many_are_the_seeds_alone(name: str, compiled: bool) -> None:
     together, replay_together = make(name, [3, 4, 5], compiled)
     alone, replay_alone = make(name, [4], compiled)
     start = parameters(alone).clone()
@@ -174,8 +175,6 @@ def test_resume_is_exact(name: str, offline_steps, compile_mode: str, quick_conf
 
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_frames_on_the_gpu_are_those_on_the_host(n_step: int) -> None:
-    from test_frame_replay import Stream, shape_of
-
     shape, options = shape_of(), {"capacity": 31, "num_envs": 3, "seeds": 2, "n_step": n_step, "gamma": 0.9}
     host, gpu, stream = FrameReplay(shape, **options), FrameReplay(shape, **options, device="cuda"), Stream(shape, 2, 3)
     for _ in range(40):
@@ -193,9 +192,7 @@ def test_frames_on_the_gpu_are_those_on_the_host(n_step: int) -> None:
 
 @pytest.mark.parametrize("name", ["dqn", "rainbow_dqn"])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_images_learned_by_a_seed_among_many_and_alone(name: str, compiled: bool) -> None:
-    from test_frame_replay import Stream
-
+def test_images_learned_by_seeds_among_many_and_alone(name: str, compiled: bool) -> None:
     cls, shape = learner_class(name), EnvShape((2, 36, 36), "uint8", 5, True, 2)
     # A large eps: Adam would make a full step of a gradient that is nothing but rounding, for many of 100,000 weights.
     settings = cls.settings_type(hidden_sizes=(32,), batch_size=16, learning_rate=1e-2, adam_eps=1e-2)

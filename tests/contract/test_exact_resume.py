@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from conftest import one_of_a_kind
 from resume_harness import (
-    PACKAGES,
     Forks,
     compare_runs,
     environments,
@@ -56,33 +55,16 @@ CUTS: dict[str, tuple[dict[str, Any], Callable[[Where], bool]]] = {
 }
 
 
+ALL_CUTS = ("dqn", "td3", "iql")  # in the default run
+FAMILIES = (("qr_dqn", "at an episode's end"), ("tqc", "mid-episode"))
+SWEEP = pytest.mark.sweep
 # Of environments and their replay: offline there are none, and nothing waits.
 ONLINE_CUTS = ("before learning", "mid-episode", "at an episode's end", "after the ring wrapped")
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    server = Forks()
-    yield server
-    server.close()
-
-
-@pytest.fixture(scope="module")
-def whole(forks: Forks, tmp_path_factory) -> Callable[..., Path]:
-    """The uninterrupted run of each case, made once."""
-    made: dict[tuple[str, str], Path] = {}
-
-    def run(algo: str, family: str = "classic") -> Path:
-        pytest.importorskip(PACKAGES.get(family, "gymnasium"))
-        if (algo, family) not in made:
-            made[algo, family] = forks.train(make_config(algo, family), tmp_path_factory.mktemp("whole"))
-        return made[algo, family]
-
-    return run
-
-
 def matrix() -> Iterator[Any]:
-    """Every cut for every entry and family; the default run has them all where steps are cheap, and the rest slow."""
+    """Every cut for every entry and family, those of expensive steps slow; the default run has one cut of each entry,
+    each of two entries, and one of each family."""
     for algo, family in CASES:
         cls = learner_class(algo)
         delayed = hasattr(cls.settings_type, "policy_delay")
@@ -91,31 +73,33 @@ def matrix() -> Iterator[Any]:
             if ("delayed" in cut and not delayed) or (cls.offline and cut in ONLINE_CUTS):
                 continue
             quick = cheap or "delayed" in cut or cut in ("mid-episode", "at an episode's end", "during an evaluation")
-            yield pytest.param(algo, family, cut, marks=() if quick else pytest.mark.slow)
+            own = "during an evaluation" if cls.offline else "mid-episode"
+            first = (cut == own and family == "classic") or (algo in ALL_CUTS and cheap) or (algo, cut) in FAMILIES
+            yield pytest.param(algo, family, cut, marks=() if first else SWEEP if quick else pytest.mark.slow)
 
 
 @pytest.mark.parametrize(("algo", "family", "cut"), list(matrix()))
-def test_cut_and_resumed_equals_uncut(forks, whole, algo: str, family: str, cut: str, tmp_path: Path) -> None:
-    expected = whole(algo, family)
+def test_cut_and_resumed_equals_uncut(forks, whole_run, algo: str, family: str, cut: str, tmp_path: Path) -> None:
+    expected = whole_run(algo, family)
     how, as_meant = CUTS[cut]
     where = forks.cut(make_config(algo, family), tmp_path, **how)
     assert as_meant(where), where
     assert compare_runs(expected, forks.resume(tmp_path)) == []
 
 
-@pytest.mark.parametrize("algo", algorithm_names())
-def test_cut_again_and_again(forks, whole, algo: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("algo", one_of_a_kind())
+def test_cut_and_resumed_again_and_again(forks, whole_run, algo: str, tmp_path: Path) -> None:
     forks.cut(make_config(algo), tmp_path, at="step", n=13)
     forks.cut_again(tmp_path, at="save", n=8)
     forks.cut_again(tmp_path, at="evaluation", n=3)
     stood = forks.cut_again(tmp_path, at="step", n=71, save=True)
     where = forks.cut_again(tmp_path, at="step", n=72)
     assert 0 < where["step"] - stood["step"] <= 2  # the resumed run was killed at its first step
-    assert compare_runs(whole(algo), forks.resume(tmp_path)) == []
+    assert compare_runs(whole_run(algo), forks.resume(tmp_path)) == []
 
 
-@pytest.mark.parametrize("algo", ONLINE)  # offline, every step is an update
-def test_rows_between_two_updates(forks, algo: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("algo", one_of_a_kind("c51_dqn", "sac", among=ONLINE))  # offline, every step is an update
+def test_resume_between_two_updates_writes_the_same_rows(forks, algo: str, tmp_path: Path) -> None:
     """What a row says must not depend on whether this process has made an update yet."""
     config = make_config(algo, wanted={"train_frequency": 50})
     expected = forks.train(config, tmp_path / "whole")
@@ -146,24 +130,24 @@ ONLINE_STATE = ("the update's phase", "an episode", "the replay's rewards")
 
 @pytest.mark.parametrize("what", FORGOTTEN)
 @pytest.mark.parametrize("algo", WITNESSES)
-def test_what_is_forgotten_is_noticed(forks, whole, cut_mid_way, algo: str, what: str, tmp_path: Path) -> None:
+def test_what_a_resume_forgets_is_noticed(forks, whole_run, cut_mid_way, algo: str, what: str, tmp_path: Path) -> None:
     if learner_class(algo).offline and what in ONLINE_STATE:
         pytest.skip("an offline run has none")
     control, where = FORGOTTEN[what]
     shutil.copytree(cut_mid_way(algo), tmp_path, dirs_exist_ok=True)
-    differences = compare_runs(whole(algo), forks.resume(tmp_path, control))
+    differences = compare_runs(whole_run(algo), forks.resume(tmp_path, control))
     if what in ("nothing", "the newest evaluation"):  # the latter is remade: the run ends with another
         assert differences == []
     else:
         assert any(line.startswith(where) for line in differences), differences
 
 
-@pytest.mark.parametrize("algo", algorithm_names())
-def test_a_forgotten_target_update_is_noticed(forks, whole, cut_mid_way, algo: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("algo", one_of_a_kind("dqn"))
+def test_a_target_update_forgotten_by_resume_shows(forks, whole_run, cut_mid_way, algo: str, tmp_path: Path) -> None:
     if not hasattr(learner_class(algo).settings_type, "target_update_interval"):
         pytest.skip("its targets move at every update")
     shutil.copytree(cut_mid_way(algo), tmp_path, dirs_exist_ok=True)
-    differences = compare_runs(whole(algo), forks.resume(tmp_path, {"zero": "last_step"}))
+    differences = compare_runs(whole_run(algo), forks.resume(tmp_path, {"zero": "last_step"}))
     assert any(line.startswith("learner.safetensors:params.") for line in differences)
 
 
@@ -182,7 +166,7 @@ def cut_mid_way(forks: Forks, tmp_path_factory) -> Callable[[str], Path]:
     return run
 
 
-def test_going_on_from_an_older_checkpoint(forks, whole, cut_mid_way, tmp_path: Path) -> None:
+def test_resume_from_an_older_checkpoint(forks, whole_run, cut_mid_way, tmp_path: Path) -> None:
     """Killed before it catches up, the run must not be left between newer checkpoints and shorter logs."""
     algo = algorithm_names()[0]
     shutil.copytree(cut_mid_way(algo), tmp_path, dirs_exist_ok=True)
@@ -192,28 +176,28 @@ def test_going_on_from_an_older_checkpoint(forks, whole, cut_mid_way, tmp_path: 
     assert older.name.endswith("046") and newer.name > older.name
     assert forks.run(["resume", str(older), "--quiet"], tmp_path, {"at": "step", "n": 51}) == -9
     assert read_json(tmp_path / "cut.json")["step"] == 52
-    assert compare_runs(whole(algo), forks.resume(tmp_path)) == []
+    assert compare_runs(whole_run(algo), forks.resume(tmp_path)) == []
 
 
 @pytest.mark.parametrize("algo", [ONLINE[-1], OFFLINE[-1]])
-def test_going_on_in_another_directory(forks, whole, cut_mid_way, algo: str, tmp_path: Path) -> None:
+def test_resume_in_another_directory(forks, whole_run, cut_mid_way, algo: str, tmp_path: Path) -> None:
     source = run_dir_in(cut_mid_way(algo))
     before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file() and path.name != ".lock"}
     words = ["resume", str(source), "--quiet", "--output-dir", "runs"]
     assert forks.run(words, tmp_path, {"at": "step", "n": 65}) == -9  # before its first checkpoint there
-    assert compare_runs(whole(algo), forks.resume(tmp_path)) == []
+    assert compare_runs(whole_run(algo), forks.resume(tmp_path)) == []
     assert before == {path: path.read_bytes() for path in before}
 
 
-@pytest.mark.parametrize("algo", one_of_a_kind())
-def test_a_process_of_its_own_killed_from_outside(whole, algo: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("algo", one_of_a_kind("rainbow_dqn"))
+def test_resume_of_a_process_killed_from_outside(whole_run, algo: str, tmp_path: Path) -> None:
     """Without forks: `rl-training train`, SIGKILL when rows appear, and the Python API to go on."""
     for number in range(5):  # a short run may have ended before the signal reached it on a busy machine
         home = tmp_path / str(number)
         home.mkdir()
         write_config(make_config(algo), home)
         process = start_program(["train", "--config", "config.yaml"], home, home / "log.txt")
-        run_dir = home / "runs" / whole(algo).name
+        run_dir = home / "runs" / whole_run(algo).name
         try:
             wait_for(run_dir / "metrics.jsonl", process)
         finally:
@@ -223,16 +207,16 @@ def test_a_process_of_its_own_killed_from_outside(whole, algo: str, tmp_path: Pa
     else:
         pytest.fail("it was never killed in the middle of its run")
     resume_training(run_dir, show_progress=False)
-    assert compare_runs(whole(algo), run_dir) == []
+    assert compare_runs(whole_run(algo), run_dir) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algo", algorithm_names())
-def test_every_call_of_every_save(forks, whole, algo: str, tmp_path: Path) -> None:
+def test_resume_after_every_call_of_every_save(forks, whole_run, algo: str, tmp_path: Path) -> None:
     """Killed before each sync, rename and removal of the first saves, with the rotation among them."""
     for number in range(1, 60):
         where = forks.cut(make_config(algo), tmp_path / str(number), at="save", n=number)
-        assert compare_runs(whole(algo), forks.resume(tmp_path / str(number))) == [], where
+        assert compare_runs(whole_run(algo), forks.resume(tmp_path / str(number))) == [], where
 
 
 @pytest.mark.slow
@@ -240,7 +224,7 @@ def test_every_call_of_every_save(forks, whole, algo: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "changes", [{"compile": "on"}, {"workers": 2}, {"tensorboard": False, "seeds": (), "num_envs": 1}]
 )
-def test_compiled_in_workers_or_alone(forks, algo: str, changes: dict[str, Any], tmp_path: Path) -> None:
+def test_resume_compiled_in_workers_or_alone(forks, algo: str, changes: dict[str, Any], tmp_path: Path) -> None:
     config = make_config(algo, **changes)
     expected = forks.train(config, tmp_path / "whole")
     forks.cut(config, tmp_path / "cut", at="step", n=61, save=True)

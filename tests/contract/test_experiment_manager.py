@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import one_of_a_kind
 
-from rl_training.algorithms.catalogue import algorithm_names
 from rl_training.experiment.default_manager import DefaultExperimentManager
 from rl_training.runtime.callbacks import Callback
 
@@ -40,7 +40,7 @@ class Diary(Callback):
         return [step for event, step in self.events if event == name]
 
 
-@pytest.mark.parametrize("algo", algorithm_names())
+@pytest.mark.parametrize("algo", one_of_a_kind("dqn", "bc"))
 def test_hooks_are_called_when_they_should_be(algo: str, quick_config, tmp_path: Path) -> None:
     diary = Diary()
     result = DefaultExperimentManager().setup(quick_config(algo, tmp_path, eval_interval=40), callbacks=[diary]).train()
@@ -51,7 +51,7 @@ def test_hooks_are_called_when_they_should_be(algo: str, quick_config, tmp_path:
     assert diary.steps("checkpoint") == [50, 100, 120]
 
 
-@pytest.mark.parametrize("algo", algorithm_names())
+@pytest.mark.parametrize("algo", one_of_a_kind("td3", "bc"))
 def test_a_hook_stops_the_run_and_resume_finishes_it(algo: str, quick_config, tmp_path: Path) -> None:
     manager = DefaultExperimentManager()
     stopped = manager.setup(quick_config(algo, tmp_path), callbacks=[Diary(stop_at=73)]).train()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,13 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from conftest import one_of_a_kind
 from gymnasium import spaces
 from harness import decode
 from image_envs import HEIGHT, WIDTH, Dot
 from probes import train_on
 from resume_harness import Forks, compare_runs, make_config
-from test_seeds import assert_same_bits, saved_arrays
+from seed_harness import assert_same_bits, saved_arrays
 
 from rl_training.algorithms import DQN, SAC
 from rl_training.algorithms.catalogue import learner_class
@@ -243,7 +243,7 @@ class BrightOrDark(gym.Env[np.ndarray, int]):
         return self._image(), float(action == self.bright), True, False, {}
 
 
-@pytest.mark.parametrize("algo", ["dqn", "iqn", "rainbow_dqn"])
+@pytest.mark.parametrize("algo", one_of_a_kind("rainbow_dqn", among=("dqn", "iqn", "rainbow_dqn")))
 def test_values_are_learned_from_images(algo: str, tmp_path: Path) -> None:
     settings = {
         "hidden_sizes": (16,),
@@ -268,8 +268,8 @@ def dot_config(quick_config: Any, algo: str, path: Path, algo_kwargs: Any = None
     return quick_config(algo, path, {"hidden_sizes": (8,), **(algo_kwargs or {})}, **{**env, **changes})
 
 
-@pytest.mark.parametrize("algo", ["dqn", "iqn", "rainbow_dqn"])
-def test_a_seed_among_many_learns_from_images_as_alone(algo: str, quick_config: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("algo", one_of_a_kind("dqn", among=("dqn", "iqn", "rainbow_dqn")))
+def test_seeds_among_many_learn_from_images_as_alone(algo: str, quick_config: Any, tmp_path: Path) -> None:
     def run(*seeds: int) -> Any:
         settings = {"batch_size": 7, "n_step": 2, "learning_starts": 60}
         changes = {"seeds": seeds, "num_envs": 2, "eval_episodes": 0, "total_timesteps": 100}
@@ -310,13 +310,6 @@ def test_an_agent_that_sees_travels_as_one_file(quick_config: Any, tmp_path: Pat
     assert len(returns) == 1
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    server = Forks()
-    yield server
-    server.close()
-
-
 def image_config(algo: str, env_id: str, wrappers: Any, **changes: Any) -> TrainConfig:
     config = make_config(algo, wanted={"hidden_sizes": (8,), "batch_size": 4, "n_step": 3}, eval_episodes=0, **changes)
     return dataclasses.replace(config, env_id=env_id, env_kwargs={"max_episode_steps": 13, "wrappers": wrappers})
@@ -351,7 +344,7 @@ def test_cut_at_an_episodes_end_and_resumed_equals_uncut(forks: Forks, whole: Pa
 
 
 @pytest.mark.parametrize("what", ["frames", "final_frames"])
-def test_forgotten_frames_are_noticed(what: str, forks: Forks, whole: Path, cut: Path, tmp_path: Path) -> None:
+def test_frames_forgotten_by_resume_show(what: str, forks: Forks, whole: Path, cut: Path, tmp_path: Path) -> None:
     shutil.copytree(cut, tmp_path, dirs_exist_ok=True)
     differences = compare_runs(whole, forks.resume(tmp_path, {"zero": what}))
     assert any(line.startswith("learner.safetensors:params.") for line in differences)
@@ -368,7 +361,7 @@ def test_a_game_cut_between_two_lives_and_resumed_equals_uncut(forks: Forks, tmp
 
 
 # --- Atari ------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", ["pong", "breakout"])
+@pytest.mark.parametrize("name", ["pong", pytest.param("breakout", marks=pytest.mark.sweep)])
 def test_the_packaged_atari_configs_train(name: str, tmp_path: Path) -> None:
     pytest.importorskip("ale_py")
     config = load_config(f"configs/dqn/{name}.yaml")

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not has_avx2(), reason="nothing is pinned on a p
 
 def drive(what: str, **mode: str) -> dict[str, Any]:
     env = {name: value for name, value in os.environ.items() if name not in OTHER_VARIABLES}
-    folders = (ROOT / "src", ROOT / "tests", ROOT / "tests" / "contract")
+    folders = (ROOT / "src", ROOT / "tests")
     env |= {"PYTHONPATH": os.pathsep.join(map(str, folders)), **mode}
     program = [sys.executable, str(ROOT / "tests" / "numeric_driver.py"), what]
     answer = subprocess.run(program, env=env, capture_output=True, text=True, timeout=300)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from conftest import one_of_a_kind
 from resume_harness import compare_runs
 from test_offline_loop import OFFLINE, StopAt, config, learner_bits
 
@@ -47,7 +48,7 @@ def go_on(run_dir: Path, total: int = 140, **keywords: Any) -> Any:
     return resume_training(run_dir, total_timesteps=total, **values)
 
 
-def test_the_command_line_goes_on_online(tmp_path: Path, capsys) -> None:
+def test_the_command_line_resumes_online(tmp_path: Path, capsys) -> None:
     run_dir = offline_run(tmp_path, "td3_bc")
     words = ["resume", str(run_dir), "--env", "Pendulum-v1", "--total-timesteps", "140", "--quiet", "--json"]
     assert main(words) == 0
@@ -61,7 +62,7 @@ def test_the_command_line_goes_on_online(tmp_path: Path, capsys) -> None:
     assert json.loads(capsys.readouterr().out)["metrics"]["gradient_steps"] == 47 + (103 - 20)
 
 
-@pytest.mark.parametrize("algo", LEARNERS)
+@pytest.mark.parametrize("algo", one_of_a_kind("iql", among=LEARNERS))
 def test_one_config_with_both_stages_is_the_same_run(algo: str, tmp_path: Path) -> None:
     later = go_on(offline_run(tmp_path / "later", algo))
     both = train(
@@ -72,9 +73,9 @@ def test_one_config_with_both_stages_is_the_same_run(algo: str, tmp_path: Path) 
     assert all(torch.equal(first[name], second[name]) for name in first) and first["rewards"].shape[1] >= 64
 
 
-@pytest.mark.parametrize("algo", LEARNERS)
+@pytest.mark.parametrize("algo", one_of_a_kind("cql", among=LEARNERS))
 @pytest.mark.parametrize("cut", [30, 47, 60, 101])
-def test_a_cut_in_either_stage_leaves_no_trace(algo: str, cut: int, tmp_path: Path, monkeypatch) -> None:
+def test_resume_after_a_cut_in_either_stage_leaves_no_trace(algo: str, cut: int, tmp_path: Path, monkeypatch) -> None:
     """Before the offline stage ends, at its end, before updates go on, and in the middle of an episode."""
     settings = {"offline_steps": 47, "train_frequency": 3}
     changes = {"total_timesteps": 140, "seeds": (3, 5), "num_envs": 2, "eval_episodes": 1, "eval_interval": 37, **ENV}
@@ -102,7 +103,7 @@ class KillAt(StopAt):
         return True
 
 
-def test_killed_before_a_checkpoint_knew_of_it_the_online_stage_is_not_forgotten(tmp_path: Path) -> None:
+def test_resume_of_an_online_stage_killed_before_a_checkpoint_knew_of_it(tmp_path: Path) -> None:
     expected = go_on(offline_run(tmp_path / "whole", checkpoint_interval=1000))
     run_dir = offline_run(tmp_path / "cut", checkpoint_interval=1000)
     with pytest.raises(Killed):
@@ -111,7 +112,7 @@ def test_killed_before_a_checkpoint_knew_of_it_the_online_stage_is_not_forgotten
     assert resumed.metrics["global_step"] == 140 and learner_bits(resumed) == learner_bits(expected)
 
 
-def test_a_seed_among_many_is_that_seed_alone(tmp_path: Path) -> None:
+def test_seeds_among_many_are_the_seeds_alone(tmp_path: Path) -> None:
     both = {"offline_steps": 20}
     changes = {"total_timesteps": 90, **ENV}
     together = train(config(tmp_path / "all", "cql", both, seeds=(3, 8), **changes), show_progress=False)
@@ -175,7 +176,7 @@ def test_steps_that_leave_nothing_to_learn_online_are_told(tmp_path: Path, capsy
     assert said in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_what_cannot_go_on_online_is_refused(tmp_path: Path, capsys) -> None:
+def test_what_cannot_resume_online_is_refused(tmp_path: Path, capsys) -> None:
     cloned = offline_run(tmp_path / "bc", "bc")
     assert main(["resume", str(cloned), "--env", "Pendulum-v1", "--total-timesteps", "90", "--quiet"]) == 2
     assert "bc cannot go on online: it learns nothing from what it plays itself" in capsys.readouterr().err
@@ -216,7 +217,7 @@ def test_a_module_named_again_does_not_mean_online(tmp_path: Path, module_env: s
     assert capsys.readouterr().err == "error: --offline tells what --env is for, which is not given\n"
 
 
-def test_who_wants_to_go_on_online_says_how_far(tmp_path: Path, capsys) -> None:
+def test_resuming_online_needs_a_total(tmp_path: Path, capsys) -> None:
     run_dir = offline_run(tmp_path)
     with pytest.raises(UserError, match="total_timesteps must be given to go on online, above 47"):
         resume_training(run_dir, online=True, show_progress=False)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import one_of_a_kind
 from probes import (
     GAMMA,
     ConstantReward,
@@ -24,7 +25,7 @@ from rl_training.algorithms.catalogue import algorithm_names, learner_class
 
 # A policy that is cloned from random actions has neither values nor a choice of its own.
 VECTOR_ALGORITHMS = [name for name in algorithm_names() if name != "bc" and not learner_class(name).image_observations]
-every_algorithm = pytest.mark.parametrize("algo", VECTOR_ALGORITHMS)
+every_algorithm = pytest.mark.parametrize("algo", one_of_a_kind(among=VECTOR_ALGORITHMS))
 
 
 def assert_values(learner: Learner, state: float, expected: float, within: float) -> None:

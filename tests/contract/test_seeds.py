@@ -11,78 +11,51 @@ import numpy as np
 import pytest
 import torch
 from conftest import one_of_a_kind
+from seed_harness import (
+    SEEDS,
+    QuickConfig,
+    assert_same_bits,
+    filled_replay,
+    make_learner,
+    run,
+    saved_arrays,
+    together_shape,
+)
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rl_training.algorithms.base import Learner
 from rl_training.algorithms.catalogue import algorithm_names, learner_class
-from rl_training.core.fields import parse
-from rl_training.core.types import EnvShape, TrainResult
-from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.engine.engine import Engine
 from rl_training.engine.phases import Phase
-from rl_training.experiment.checkpointing import load_checkpoint
 from rl_training.models.parts import StackedLinear
 from rl_training.runtime.choices import compiler_present
-from rl_training.runtime.trainer import train
 
-QuickConfig = Callable[..., Any]
-SEEDS = (5, 0, 2**31 - 1)
 every_algorithm = pytest.mark.parametrize("algo", algorithm_names())
 
 
 # --- together and alone --------------------------------------------------------------------------------------------
-def run(quick_config: QuickConfig, algo: str, path: Path, seeds: tuple[int, ...], **changes: Any) -> TrainResult:
-    config = quick_config(algo, path, seeds=seeds, **{"eval_episodes": 0, "checkpoint_interval": 50, **changes})
-    return train(config, show_progress=False)
+SIZES: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[int, ...]]] = {
+    "small": ({}, {}, (0, 2)),
+    "odd sizes": ({}, {"hidden_sizes": (17, 5), "batch_size": 7}, (2,)),
+    "two environments, wide": ({"num_envs": 2}, {"hidden_sizes": (400, 300), "batch_size": 33}, (1,)),
+}
+KEPT = {"small": (), "odd sizes": ("rainbow_dqn", "redq"), "two environments, wide": ("iqn", "tqc")}
 
 
-def saved_arrays(result: TrainResult, seed_index: int) -> dict[str, Tensor]:
-    """One seed's share of the last checkpoint: parameters, Adam, metrics, replay, environments."""
-    checkpoint = load_checkpoint(result.checkpoint_path)
-    arrays = {}
-    for name, tensor in checkpoint.tensors("learner.safetensors").items():
-        by_seed = ("params.", "adam_", "metric_sum", "metric_latest", "first_bad", "normalizer.mean", "normalizer.sq")
-        per_seed = name.startswith(by_seed)
-        arrays[name] = tensor[seed_index] if per_seed else tensor
-    for segment in checkpoint.names("replay_"):
-        rows = checkpoint.tensors(segment)
-        if "final_frames" in rows:  # one seed's behind the other's
-            counts = (rows["final"] >= 0).sum(1).tolist()
-            rows["final_frames"] = rows["final_frames"].split(counts)  # type: ignore[assignment]
-        for name, tensor in rows.items():
-            arrays[f"{segment}.{name}"] = tensor[seed_index]
-    if learner_class(checkpoint.state["config"]["algo"]).offline:  # there are no environments and no replay
-        return arrays
-    envs = checkpoint.tensors("envs.safetensors")
-    count = len(envs["obs"]) // len(checkpoint.state["config"]["seeds"])
-    for row in range(count):
-        arrays[f"obs.{row}"] = envs["obs"][seed_index * count + row]
-        arrays[f"actions.{row}"] = envs[f"actions_{seed_index * count + row}"]
-    return arrays
-
-
-def assert_same_bits(together: dict[str, Tensor], alone: dict[str, Tensor]) -> None:
-    assert together.keys() == alone.keys()
-    # Compared as bytes: a metric of a phase that has not run is NaN, which is not equal to itself.
-    assert [k for k in together if together[k].numpy().tobytes() != alone[k].numpy().tobytes()] == []
-
-
-@every_algorithm
 @pytest.mark.parametrize(
-    ("changes", "settings", "alone"),
+    ("algo", "size"),
     [
-        ({}, {}, (0, 2)),
-        ({}, {"hidden_sizes": (17, 5), "batch_size": 7}, (2,)),
-        ({"num_envs": 2}, {"hidden_sizes": (400, 300), "batch_size": 33}, (1,)),
+        pytest.param(*one.values, size, marks=one.marks, id=f"{size}-{one.values[0]}")
+        for size, kept in KEPT.items()
+        for one in one_of_a_kind(*kept)
     ],
-    ids=["small", "odd sizes", "two environments, wide"],
 )
-def test_a_seed_among_many_is_that_seed_alone(
-    algo: str, changes: Any, settings: Any, alone: tuple[int, ...], quick_config: QuickConfig, tmp_path: Path
+def test_seeds_among_many_are_the_seeds_alone(
+    algo: str, size: str, quick_config: QuickConfig, tmp_path: Path
 ) -> None:
+    changes, settings, alone = SIZES[size]
     names = {field.name for field in dataclasses.fields(learner_class(algo).settings_type)}
     changes = {**changes, "algo_kwargs": {name: value for name, value in settings.items() if name in names}}
     together = run(quick_config, algo, tmp_path, SEEDS, **changes)
@@ -119,7 +92,7 @@ def test_a_layer_rounds_alike_with_and_without_a_seed_axis(members: int, n_in: i
 
 
 @every_algorithm
-def test_a_seed_draws_the_same_numbers_in_any_company(algo: str) -> None:
+def test_seeds_draw_the_same_numbers_in_any_company(algo: str) -> None:
     together, alone = make_learner(algo, seeds=SEEDS), make_learner(algo, seeds=SEEDS[2:])
     obs = np.random.default_rng(0).standard_normal((1, 4, *together_shape(algo).obs_shape)).astype(np.float32)
     for step in (0, 1, 1_000_000):
@@ -136,46 +109,6 @@ def test_a_seed_draws_the_same_numbers_in_any_company(algo: str) -> None:
 
 
 # --- compiled --------------------------------------------------------------------------------------------------------
-def together_shape(algo: str) -> EnvShape:
-    cls = learner_class(algo)
-    if cls.image_observations:
-        return EnvShape((6, 15, 16), "uint8", 1, cls.discrete_actions, 2)
-    return EnvShape((3,), "float32", 2 if cls.discrete_actions else 1, cls.discrete_actions)
-
-
-def make_learner(algo: str, seeds: tuple[int, ...] = (0,), wanted: Any = (), **options: Any) -> Learner:
-    from conftest import SMALL_SETTINGS
-
-    cls = learner_class(algo)
-    names = {field.name for field in dataclasses.fields(cls.settings_type)}
-    values = {**SMALL_SETTINGS, **dict(wanted)}
-    settings = parse(cls.settings_type, {name: value for name, value in values.items() if name in names})
-    models = []
-    for seed in seeds:
-        torch.manual_seed(seed)
-        models.append(cls.build_model(together_shape(algo), settings))
-    return cls(model=models, settings=settings, seeds=seeds, **options)
-
-
-def filled_replay(algo: str, seeds: int) -> ReplayBuffer:
-    shape, rng = together_shape(algo), np.random.default_rng(0)
-    replay = ReplayBuffer(shape, capacity=40, num_envs=40, seeds=seeds)
-    if shape.obs_dtype == "uint8":
-        obs = rng.integers(256, size=(2, seeds, 40, *shape.obs_shape), dtype=np.uint8)
-    else:
-        obs = rng.standard_normal((2, seeds, 40, *shape.obs_shape)).astype(np.float32)
-    actions = rng.uniform(-1, 1, (seeds, 40, shape.action_dim)).astype(np.float32)
-    replay.add(
-        obs=obs[0],
-        next_obs=obs[1],
-        actions=rng.integers(shape.action_dim, size=(seeds, 40)) if shape.discrete else actions,
-        rewards=rng.standard_normal((seeds, 40)).astype(np.float32),
-        terminated=rng.random((seeds, 40)) < 0.2,
-        truncated=rng.random((seeds, 40)) < 0.2,
-    )
-    return replay
-
-
 def assert_compiled_is_eager(algo: str, seeds: tuple[int, ...], backend: str) -> None:
     replay = filled_replay(algo, len(seeds))
     eager = make_learner(algo, seeds)
@@ -190,12 +123,12 @@ def assert_compiled_is_eager(algo: str, seeds: tuple[int, ...], backend: str) ->
     assert all((compiled.engine.flat[group] - start[group]).abs().max() > 1e-4 for group in trained)
 
 
-@every_algorithm
+@pytest.mark.parametrize("algo", one_of_a_kind())
 def test_compiled_is_eager(algo: str) -> None:
     assert_compiled_is_eager(algo, (0, 1), "aot_eager")
 
 
-@pytest.mark.parametrize("algo", one_of_a_kind())
+@pytest.mark.parametrize("algo", one_of_a_kind("td3_bc"))
 def test_compiled_is_eager_for_a_single_seed(algo: str) -> None:
     if learner_class(algo).image_observations:
         pytest.skip("its seeds are compiled one after the other, so two show what one does")

@@ -96,7 +96,7 @@ def test_episodes_are_cut_off_not_terminated_and_the_limit_is_known() -> None:
     [("cheetah-run", 0), ("cheetah-run", 2), ("reacher-easy", 0), ("point_mass-hard", 0), ("hopper-hop", 0)],
 )
 @pytest.mark.parametrize("native", [True, False])
-def test_open_episodes_come_back(task: str, workers: int, native: bool) -> None:
+def test_open_episodes_are_resumed(task: str, workers: int, native: bool) -> None:
     """By their state or by replay. reacher and point_mass change their model when an episode begins."""
     source = EnvSource(f"dm_control/{task}-v0", {"max_episode_steps": 12})
     envs, restored = (SeededEnvs(source, [1], 2, workers=w) for w in (0, workers))
@@ -198,7 +198,7 @@ class Stop(Callback):
 
 
 @pytest.mark.usefixtures("suite")
-def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path: Path) -> None:
+def test_a_stopped_run_resumes_with_the_same_bits(tmp_path: Path) -> None:
     changes = {"env_id": "dm_control/reacher-easy-v0", "env_kwargs": {"max_episode_steps": 13}, "total_timesteps": 60}
     whole = train(make_quick_config("sac", tmp_path / "whole", **changes), show_progress=False)
     cut = train(make_quick_config("sac", tmp_path / "cut", **changes), callbacks=[Stop()], show_progress=False)

@@ -1,7 +1,11 @@
 from pathlib import Path
 
-from harness import check_reference_script
+from harness import check_reference_config, check_reference_script
+
+
+def test_drq_reference_script_trains_its_config(monkeypatch) -> None:
+    check_reference_config("drq_pendulum", "drq", monkeypatch)
 
 
 def test_drq_reference_script_runs(tmp_path: Path) -> None:
-    check_reference_script("drq_pendulum", tmp_path, steps=40)
+    check_reference_script("drq_pendulum", tmp_path, steps=16)

@@ -11,9 +11,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from conftest import one_of_a_kind
 from harness import run_program
 
-from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.algorithms.catalogue import learner_class
 from rl_training.cli.main import main
 from rl_training.envs import vector
 from rl_training.envs.spaces import space_to_dict
@@ -126,7 +127,7 @@ def update_after(step: int, algo: str) -> int:
     return step + 1 if learner_class(algo).offline else step - 20 + 1
 
 
-@pytest.mark.parametrize("algo", algorithm_names())
+@pytest.mark.parametrize("algo", one_of_a_kind())
 def test_a_loss_that_becomes_nan_ends_the_run_and_keeps_the_good_checkpoint(algo, quick_config, tmp_path: Path) -> None:
     with pytest.raises(TrainingFailure, match=f"NaN or infinite at update {update_after(77, algo)}"):
         train(quick_config(algo, tmp_path), callbacks=[Poison(0, 77)], show_progress=False)
@@ -148,8 +149,8 @@ def test_a_failure_before_the_first_checkpoint_promises_none(quick_config, tmp_p
         train(config, callbacks=[Poison(0, 77)], show_progress=False)
 
 
-@pytest.mark.parametrize("algo", algorithm_names())
-def test_one_failed_seed_does_not_stop_or_change_the_others(algo, quick_config, tmp_path: Path) -> None:
+@pytest.mark.parametrize("algo", one_of_a_kind())
+def test_one_failed_of_several_seeds_does_not_stop_or_change_the_others(algo, quick_config, tmp_path: Path) -> None:
     healthy = train(quick_config(algo, tmp_path / "a", seeds=(1, 2, 3)), show_progress=False)
     with pytest.raises(TrainingFailure, match="failed seeds: 2; the others finished"):
         config = quick_config(algo, tmp_path / "b", seeds=(1, 2, 3))

@@ -1,6 +1,10 @@
 from pathlib import Path
 
-from harness import check_reference_script
+from harness import check_reference_config, check_reference_script
+
+
+def test_iql_reference_script_trains_its_config(monkeypatch) -> None:
+    check_reference_config("iql_pendulum", "iql", monkeypatch)
 
 
 def test_iql_reference_script_runs(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,6 @@ from rl_training.experiment.checkpointing import list_checkpoints
 TRAIN = ["train", "--config", "config.yaml", "--quiet"]
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 ACKNOWLEDGED, ENDED = 2.0, 5.0  # seconds
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    server = Forks()
-    yield server
-    server.close()
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +115,10 @@ def test_signal_during_set_up(place: str, forks: Forks, made: dict[str, str], tm
 
 
 @pytest.mark.parametrize(("at", "number"), [(37, signal.SIGTERM), (118, signal.SIGINT)], ids=["mid-run", "the last"])
-def test_a_signal_in_an_evaluation_repeats_it_on_resume(at: int, number: signal.Signals, forks, tmp_path: Path) -> None:
+def test_a_signal_in_an_evaluation_repeats_it_on_resume(
+    at: int, number: signal.Signals, forks, whole_run, tmp_path: Path) -> None:
     config = make_config("dqn")
-    whole = forks.train(config, tmp_path / "whole")
+    whole = whole_run("dqn")
     write_config(config, tmp_path)
     skip = {37: 0, 118: 3}[at]  # evaluations at steps 37, 74 and 111 before that
     for repeated in range(2):  # the second time, in what the resume repeats

@@ -1,7 +1,13 @@
 from pathlib import Path
 
-from harness import check_reference_script
+import pytest
+from harness import check_reference_config, check_reference_script
 
 
+def test_td3_reference_script_trains_its_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_reference_config("td3_pendulum", "td3", monkeypatch)
+
+
+@pytest.mark.sweep
 def test_td3_reference_script_runs(tmp_path: Path) -> None:
     check_reference_script("td3_pendulum", tmp_path)

@@ -168,7 +168,7 @@ def test_epsilon_one_acts_uniformly_and_epsilon_zero_greedily() -> None:
 
 
 # --- state and settings ------------------------------------------------------------------------------------------
-def test_a_fresh_learner_goes_on_from_the_state_with_the_same_bits() -> None:
+def test_a_fresh_learner_resumes_from_the_state_with_the_same_bits() -> None:
     def make(seed: int) -> DQN:
         torch.manual_seed(seed)
         return DQN(q_network=MLPQNetwork(3, 2, (16,)), learning_rate=0.01, gamma=0.9, target_update_interval=4)

@@ -249,7 +249,7 @@ def test_convolutions_in_bfloat16_are_near_those_in_float32() -> None:
 
 # --- state ------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("encoder", "alpha"), [("drq", "auto"), ("nature", 0.2)])
-def test_a_fresh_learner_goes_on_from_the_state_with_the_same_bits(encoder: str, alpha: Any) -> None:
+def test_a_fresh_learner_resumes_from_the_state_with_the_same_bits(encoder: str, alpha: Any) -> None:
     first, second = make_drq(encoder, 0, alpha=alpha), make_drq(encoder, 1, alpha=alpha)
     for step in range(3):
         first.update(random_batch(encoder, seed=step))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from seed_harness import filled_replay, make_learner
 from test_drq_update import SIZES, Critics, TopLeft, random_batch
-from test_seeds import filled_replay, make_learner
 from torch import Tensor, nn
 
 from rl_training.algorithms import DrQv2, drqv2_loss

@@ -7,57 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from picture_stream import Stream, shape_of
 
 from rl_training.core.types import EnvShape
 from rl_training.data.frame_replay import FrameReplay, bytes_needed, replay_class
 from rl_training.data.replay_buffer import ReplayBuffer
 
 GAMMA = 0.9
-
-
-def shape_of(stack: int = 3, channels: int = 2, limit: int | None = None) -> EnvShape:
-    return EnvShape((stack * channels, 3, 4), "uint8", 5, True, stack, limit)
-
-
-class Stream:
-    """Vector steps of environments with random pictures and episodes of random length, ending one way or the other."""
-
-    def __init__(self, shape: EnvShape, seeds: int, num_envs: int, random_seed: int = 0, longest: int = 7) -> None:
-        self.rng = np.random.default_rng(random_seed)
-        self.shape, self.size, self.longest = shape, (seeds, num_envs), longest
-        self.obs = np.zeros((*self.size, *shape.obs_shape), np.uint8)
-        self.left = np.zeros(self.size, int)
-        for place in np.ndindex(*self.size):
-            self.begin(place)
-
-    def frame(self) -> np.ndarray:
-        channels = self.shape.obs_shape[0] // self.shape.frame_stack
-        return self.rng.integers(0, 256, (channels, *self.shape.obs_shape[1:]), dtype=np.uint8)
-
-    def begin(self, place: tuple[int, ...]) -> None:
-        self.obs[place] = np.concatenate([self.frame()] * self.shape.frame_stack)
-        self.left[place] = self.rng.integers(1, self.longest + 1)
-
-    def step(self) -> dict[str, np.ndarray]:
-        next_obs = np.zeros_like(self.obs)
-        for place in np.ndindex(*self.size):
-            frame = self.frame()
-            next_obs[place] = np.concatenate([self.obs[place][len(frame) :], frame])
-        self.left -= 1
-        kind = self.rng.integers(3, size=self.size)  # both flags may be set at once
-        ended = self.left == 0
-        fields = {
-            "obs": self.obs.copy(),
-            "actions": self.rng.integers(5, size=self.size),
-            "rewards": self.rng.standard_normal(self.size).astype(np.float32),
-            "next_obs": next_obs,
-            "terminated": ended & (kind != 1),
-            "truncated": ended & (kind != 0),
-        }
-        self.obs = next_obs.copy()
-        for place in np.argwhere(ended):
-            self.begin(tuple(place))
-        return fields
 
 
 def assert_same_batches(frames: FrameReplay, stacks: ReplayBuffer) -> None:
@@ -112,7 +68,7 @@ def test_several_batches_at_once_are_the_batches_one_by_one() -> None:
         assert all(torch.equal(together[name][index], alone[name]) for name in alone)
 
 
-def test_a_seed_among_others_is_the_seed_alone() -> None:
+def test_seeds_among_others_are_the_seeds_alone() -> None:
     shape = shape_of()
     stream = Stream(shape, 3, 2, longest=2)
     steps = [stream.step() for _ in range(40)]
@@ -183,7 +139,7 @@ def test_a_known_time_limit_leaves_room_for_every_final_frame() -> None:
 # --- state ------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("steps", [3, 9, 14, 33])
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_segments_bring_the_buffer_back_and_it_goes_on_alike(steps: int, n_step: int) -> None:
+def test_segments_bring_the_buffer_back_and_it_resumes_alike(steps: int, n_step: int) -> None:
     shape, options = shape_of(), {"capacity": 22, "num_envs": 2, "seeds": 2, "n_step": n_step, "gamma": GAMMA}
     first, second, stacks = FrameReplay(shape, **options), FrameReplay(shape, **options), ReplayBuffer(shape, **options)
     stream, segments = Stream(shape, 2, 2), []

@@ -136,7 +136,7 @@ def test_a_run_counts_every_observation_once(algo: str, quick_config: QuickConfi
     assert torch.equal(state["params.normalizer.mean"], state["normalizer.mean"].float())
 
 
-def test_a_seed_among_many_is_that_seed_alone(quick_config: QuickConfig, tmp_path: Path) -> None:
+def test_seeds_among_many_are_the_seeds_alone(quick_config: QuickConfig, tmp_path: Path) -> None:
     together = tensors(run(quick_config, "td3", tmp_path, seeds=(5, 0, 7)))
     alone = tensors(run(quick_config, "td3", tmp_path, seeds=(7,)))
     per_seed = [name for name in alone if name.startswith(("params.", "adam_", "normalizer.")) and alone[name].ndim]

@@ -102,7 +102,7 @@ def test_read_gives_the_rows_in_the_order_they_were_added() -> None:
 
 
 @pytest.mark.parametrize("steps", [3, 4, 6, 9])
-def test_segments_bring_the_buffer_back_and_it_goes_on_alike(steps: int) -> None:
+def test_segments_bring_the_buffer_back_and_it_resumes_alike(steps: int) -> None:
     first, second = filled(steps), filled(0)
     cut = (first.oldest() + first.added) // 2
     for start, stop in ((first.oldest(), cut), (cut, first.added)):

@@ -221,7 +221,7 @@ def test_numpy_batches_and_boolean_dones_give_the_same_update() -> None:
 
 # --- state -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("alpha", [0.2, "auto"])
-def test_a_fresh_learner_goes_on_from_the_state_with_the_same_bits(alpha: Any) -> None:
+def test_a_fresh_learner_resumes_from_the_state_with_the_same_bits(alpha: Any) -> None:
     first, second = make_sac(0, alpha=alpha), make_sac(1, alpha=alpha)
     for step in range(4):
         first.update(random_batch(step), global_step=step)

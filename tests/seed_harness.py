@@ -1,0 +1,98 @@
+"""Learners, replays and short runs of several seeds, and the exact comparison of one seed's share of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from conftest import SMALL_SETTINGS
+from torch import Tensor
+
+from rl_training.algorithms.base import Learner
+from rl_training.algorithms.catalogue import learner_class
+from rl_training.core.fields import parse
+from rl_training.core.types import EnvShape, TrainResult
+from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.experiment.checkpointing import load_checkpoint
+from rl_training.runtime.trainer import train
+
+QuickConfig = Callable[..., Any]
+SEEDS = (5, 0, 2**31 - 1)
+
+
+def run(quick_config: QuickConfig, algo: str, path: Path, seeds: tuple[int, ...], **changes: Any) -> TrainResult:
+    config = quick_config(algo, path, seeds=seeds, **{"eval_episodes": 0, "checkpoint_interval": 50, **changes})
+    return train(config, show_progress=False)
+
+
+def saved_arrays(result: TrainResult, seed_index: int) -> dict[str, Tensor]:
+    """One seed's share of the last checkpoint: parameters, Adam, metrics, replay, environments."""
+    checkpoint = load_checkpoint(result.checkpoint_path)
+    arrays = {}
+    for name, tensor in checkpoint.tensors("learner.safetensors").items():
+        by_seed = ("params.", "adam_", "metric_sum", "metric_latest", "first_bad", "normalizer.mean", "normalizer.sq")
+        per_seed = name.startswith(by_seed)
+        arrays[name] = tensor[seed_index] if per_seed else tensor
+    for segment in checkpoint.names("replay_"):
+        rows = checkpoint.tensors(segment)
+        if "final_frames" in rows:  # one seed's behind the other's
+            counts = (rows["final"] >= 0).sum(1).tolist()
+            rows["final_frames"] = rows["final_frames"].split(counts)  # type: ignore[assignment]
+        for name, tensor in rows.items():
+            arrays[f"{segment}.{name}"] = tensor[seed_index]
+    if learner_class(checkpoint.state["config"]["algo"]).offline:  # there are no environments and no replay
+        return arrays
+    envs = checkpoint.tensors("envs.safetensors")
+    count = len(envs["obs"]) // len(checkpoint.state["config"]["seeds"])
+    for row in range(count):
+        arrays[f"obs.{row}"] = envs["obs"][seed_index * count + row]
+        arrays[f"actions.{row}"] = envs[f"actions_{seed_index * count + row}"]
+    return arrays
+
+
+def assert_same_bits(together: dict[str, Tensor], alone: dict[str, Tensor]) -> None:
+    assert together.keys() == alone.keys()
+    # Compared as bytes: a metric of a phase that has not run is NaN, which is not equal to itself.
+    assert [k for k in together if together[k].numpy().tobytes() != alone[k].numpy().tobytes()] == []
+
+
+def together_shape(algo: str) -> EnvShape:
+    cls = learner_class(algo)
+    if cls.image_observations:
+        return EnvShape((6, 15, 16), "uint8", 1, cls.discrete_actions, 2)
+    return EnvShape((3,), "float32", 2 if cls.discrete_actions else 1, cls.discrete_actions)
+
+
+def make_learner(algo: str, seeds: tuple[int, ...] = (0,), wanted: Any = (), **options: Any) -> Learner:
+    cls = learner_class(algo)
+    names = {field.name for field in dataclasses.fields(cls.settings_type)}
+    values = {**SMALL_SETTINGS, **dict(wanted)}
+    settings = parse(cls.settings_type, {name: value for name, value in values.items() if name in names})
+    models = []
+    for seed in seeds:
+        torch.manual_seed(seed)
+        models.append(cls.build_model(together_shape(algo), settings))
+    return cls(model=models, settings=settings, seeds=seeds, **options)
+
+
+def filled_replay(algo: str, seeds: int) -> ReplayBuffer:
+    shape, rng = together_shape(algo), np.random.default_rng(0)
+    replay = ReplayBuffer(shape, capacity=40, num_envs=40, seeds=seeds)
+    if shape.obs_dtype == "uint8":
+        obs = rng.integers(256, size=(2, seeds, 40, *shape.obs_shape), dtype=np.uint8)
+    else:
+        obs = rng.standard_normal((2, seeds, 40, *shape.obs_shape)).astype(np.float32)
+    actions = rng.uniform(-1, 1, (seeds, 40, shape.action_dim)).astype(np.float32)
+    replay.add(
+        obs=obs[0],
+        next_obs=obs[1],
+        actions=rng.integers(shape.action_dim, size=(seeds, 40)) if shape.discrete else actions,
+        rewards=rng.standard_normal((seeds, 40)).astype(np.float32),
+        terminated=rng.random((seeds, 40)) < 0.2,
+        truncated=rng.random((seeds, 40)) < 0.2,
+    )
+    return replay
