@@ -210,13 +210,14 @@ def test_the_last_step_may_go_past_the_total(quick_config, tmp_path: Path) -> No
     assert resume_training(result.run_dir, total_timesteps=65, show_progress=False).metrics["global_step"] == 68
 
 
-def test_a_checkpoint_that_lost_its_environments_is_damaged(quick_config, tmp_path: Path) -> None:
+def test_a_checkpoint_that_lost_its_environments_is_damaged(finished_run, tmp_path: Path) -> None:
     """Only a run that is about to go online for the first time has none."""
-    result = train(quick_config("dqn", tmp_path))
-    (result.checkpoint_path / "envs.safetensors").unlink()
-    seal(result.checkpoint_path, step=120)
+    run_dir = Path(shutil.copytree(finished_run("tqc").run_dir, tmp_path / "run"))
+    checkpoint = list_checkpoints(run_dir / "checkpoints")[-1]
+    (checkpoint / "envs.safetensors").unlink()
+    seal(checkpoint, step=120)
     with pytest.raises(UserError, match=r"damaged \(its environments are missing\)"):
-        resume_training(result.checkpoint_path, total_timesteps=140)
+        resume_training(checkpoint, total_timesteps=140)
 
 
 def test_a_large_replay_is_saved_in_pieces(quick_config, tmp_path: Path, monkeypatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -165,14 +166,14 @@ def test_one_failed_of_several_seeds_does_not_stop_or_change_the_others(algo, qu
             assert torch.equal(a[name][[0, 2]], b[name][[0, 2]])
 
 
-def test_a_changed_environment_is_not_resumed(quick_config, tmp_path: Path) -> None:
-    result = train(quick_config("dqn", tmp_path), show_progress=False)
+def test_a_changed_environment_is_not_resumed(finished_run, tmp_path: Path) -> None:
+    run_dir = shutil.copytree(finished_run("rainbow_dqn").run_dir, tmp_path / "run")
 
     def other_env(**kwargs):
         return gym.make("Acrobot-v1", **kwargs)
 
     with pytest.raises(ValueError, match=r"observation_space has changed since the checkpoint: .*shape \[4\] -> \[6\]"):
-        resume_training(result.run_dir, total_timesteps=130, env_factory=other_env, show_progress=False)
+        resume_training(run_dir, total_timesteps=130, env_factory=other_env, show_progress=False)
     assert space_to_dict(gym.make("Acrobot-v1").action_space)["n"] == 3
 
 

@@ -258,19 +258,3 @@ def test_a_downward_import_is_allowed(tmp_path: Path, name: str, text: str) -> N
 def test_a_planted_torch_import_is_caught(tmp_path: Path, name: str, text: str, caught: bool) -> None:
     plant(tmp_path, name, text)
     assert bool(torch_loads(tmp_path)) == caught
-
-
-# --- tests -----------------------------------------------------------------------------------------------------------
-def test_a_test_file_borrows_only_from_its_own_folder() -> None:
-    """Each must pass alone, where the other folders are not on the path: what they share is in tests/ itself."""
-    borrowed = []
-    for path in Path(__file__).resolve().parents[1].rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            borrowed += [
-                f"{path.name}: {name}"
-                for name in names
-                if name.startswith("test_") and not (path.parent / f"{name}.py").is_file()
-            ]
-    assert borrowed == []

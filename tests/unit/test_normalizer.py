@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from conftest import one_of_a_kind
 
 from rl_training.algorithms import DQN, TD3, TD3BC
 from rl_training.algorithms.base import Learner
@@ -125,7 +126,7 @@ def tensors(result: TrainResult) -> dict[str, torch.Tensor]:
     return load_checkpoint(result.checkpoint_path).tensors("learner.safetensors")
 
 
-@pytest.mark.parametrize("algo", ["dqn", "td3", "redq"])
+@pytest.mark.parametrize("algo", one_of_a_kind("dqn", among=("dqn", "td3", "redq")))
 def test_a_run_counts_every_observation_once(algo: str, quick_config: QuickConfig, tmp_path: Path) -> None:
     """And the episodes of its evaluations not at all."""
     result = run(quick_config, algo, tmp_path)
@@ -159,7 +160,7 @@ def test_resume_is_exact(quick_config: QuickConfig, tmp_path: Path) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize("algo", ["td3", "tqc", "redq"])
+@pytest.mark.parametrize("algo", one_of_a_kind("redq", among=("td3", "tqc", "redq")))
 def test_the_statistics_travel_with_the_exported_agent(algo: str, quick_config: QuickConfig, tmp_path: Path) -> None:
     result = run(quick_config, algo, tmp_path)
     checkpointed = load_agent(result.checkpoint_path)
