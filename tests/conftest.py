@@ -40,7 +40,8 @@ def one_of_a_kind(*kept: str, among: Iterable[str] = ()) -> list[Any]:
     """Every algorithm, but most of them only in the sweep: for proofs that do not depend on the algorithm."""
     from rl_training.algorithms.catalogue import algorithm_names
 
-    names, default = list(among) or algorithm_names(), kept or ONE_OF_A_KIND
+    names, default = list(among) or list(algorithm_names()), kept or ONE_OF_A_KIND
+    assert set(kept) <= set(names) and set(default) & set(names), f"{default} are kept, of {names}"
     return [pytest.param(name, marks=() if name in default else pytest.mark.sweep) for name in names]
 
 

@@ -129,7 +129,7 @@ ONLINE_STATE = ("the update's phase", "an episode", "the replay's rewards")
 
 
 @pytest.mark.parametrize("what", FORGOTTEN)
-@pytest.mark.parametrize("algo", WITNESSES)
+@pytest.mark.parametrize("algo", one_of_a_kind("sac", "bc", among=WITNESSES))
 def test_what_a_resume_forgets_is_noticed(forks, whole_run, cut_mid_way, algo: str, what: str, tmp_path: Path) -> None:
     if learner_class(algo).offline and what in ONLINE_STATE:
         pytest.skip("an offline run has none")
