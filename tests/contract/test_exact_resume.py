@@ -87,7 +87,7 @@ def test_cut_and_resumed_equals_uncut(forks, whole_run, algo: str, family: str, 
     assert compare_runs(expected, forks.resume(tmp_path)) == []
 
 
-@pytest.mark.parametrize("algo", one_of_a_kind())
+@pytest.mark.parametrize("algo", one_of_a_kind("rainbow_dqn", "drq"))
 def test_cut_and_resumed_again_and_again(forks, whole_run, algo: str, tmp_path: Path) -> None:
     forks.cut(make_config(algo), tmp_path, at="step", n=13)
     forks.cut_again(tmp_path, at="save", n=8)

@@ -74,22 +74,23 @@ def test_one_config_with_both_stages_is_the_same_run(algo: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("algo", one_of_a_kind("cql", among=LEARNERS))
-@pytest.mark.parametrize("cut", [30, 47, 60, 101])
-def test_resume_after_a_cut_in_either_stage_leaves_no_trace(algo: str, cut: int, tmp_path: Path, monkeypatch) -> None:
+def test_resume_after_a_cut_in_either_stage_leaves_no_trace(algo: str, tmp_path: Path, monkeypatch) -> None:
     """Before the offline stage ends, at its end, before updates go on, and in the middle of an episode."""
     settings = {"offline_steps": 47, "train_frequency": 3}
     changes = {"total_timesteps": 140, "seeds": (3, 5), "num_envs": 2, "eval_episodes": 1, "eval_interval": 37, **ENV}
-    folders = [tmp_path / name for name in ("whole", "cut")]
-    for folder in folders:
-        folder.mkdir()
     both = config(Path("runs"), algo, settings, **changes)  # a path of its own would be a difference
-    monkeypatch.chdir(folders[0])
-    whole = train(both, show_progress=False)
-    monkeypatch.chdir(folders[1])
-    stopped = train(both, callbacks=[StopAt(cut)], show_progress=False)
-    assert cut <= stopped.metrics["global_step"] <= cut + 1
-    resumed = resume_training(stopped.run_dir, show_progress=False)
-    assert compare_runs(whole.run_dir, resumed.run_dir) == []
+
+    def run_in(folder: Path, *callbacks: Callback) -> Any:
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        return train(both, callbacks=callbacks, show_progress=False)
+
+    whole = tmp_path / "whole" / run_in(tmp_path / "whole").run_dir
+    for cut in (30, 47, 60, 101):
+        stopped = run_in(tmp_path / str(cut), StopAt(cut))
+        assert cut <= stopped.metrics["global_step"] <= cut + 1
+        resumed = resume_training(stopped.run_dir, show_progress=False)
+        assert compare_runs(whole, resumed.run_dir) == [], cut
 
 
 class Killed(Exception):

@@ -122,7 +122,7 @@ def points_of(scene: Scene) -> list[Fault]:
 
 
 @traced
-@pytest.mark.parametrize("save", saves("rotating"))
+@pytest.mark.parametrize("save", saves("first", "rotating"))
 def test_killed_at_every_call_that_changes_a_file(scene: Scene) -> None:
     points = points_of(scene)
     assert {"openat", "writev", "fsync"} <= {point.name for point in points} and len(points) >= 20
