@@ -13,7 +13,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,7 @@ HEAD = """\
 
 Before training, two copies of an environment play the same episodes, one of them after episodes of other lengths, and
 what they answer is compared bit for bit (`rl_training.envs.classification`). What is played is counted in episodes and
-steps, never in seconds, so an environment always gets the same class: up to {vectors} steps in all, {images} where
+steps, never in seconds, so an environment always gets the same class: up to {vectors:,} steps in all, {images} where
 observations are images or have {big:,} numbers or more; under `wrappers.pixels` the environment below is compared like
 that, and then up to {rendered} drawn frames.
 
@@ -99,23 +101,26 @@ def rows(only: str, seeds: int) -> Iterable[Row]:
     register_suite("dm_control/")
     specs = [spec for spec in gym.registry.values() if only in spec.id]
     games = {spec.kwargs["game"]: spec.id for spec in specs if spec.namespace == "ALE"}
-    older = Counter[str]()
-    for spec in sorted(specs, key=lambda spec: (family(spec), spec.id.lower())):
+    classes: dict[str, str | None] = {}
+    older: dict[str, list[str]] = {}  # the games of the older ids, by class
+    for spec in sorted(specs, key=lambda spec: (family(spec), spec.namespace is None, spec.id.lower())):
         group = family(spec)
         if group != 4:
             for seed in range(seeds):
                 yield classify(spec.id, {}, group, seed=seed)
         elif spec.namespace == "ALE":
-            yield classify(spec.id, {"wrappers": {"atari": {}}}, group, "with `wrappers.atari`")
+            row = classify(spec.id, {"wrappers": {"atari": {}}}, group, "with `wrappers.atari`")
+            classes[spec.kwargs["game"]] = row.restore
+            yield row
             if spec.id in PLAIN_GAMES:
                 yield classify(spec.id, {"obs_type": "ram"}, group, "with `obs_type: ram`")
         elif same_with_wrapper(spec, gym.registry.get(games.get(spec.kwargs["game"], ""))):
-            older[spec.kwargs["game"]] += 1
+            older.setdefault(classes[spec.kwargs["game"]] or "", []).append(spec.kwargs["game"])
         else:
             yield classify(spec.id, {"wrappers": {"atari": {}}}, group, "with `wrappers.atari`")
-    if older:
-        note = f"{older.total()} older ids of {len(older)} of these games: with `wrappers.atari` the same environments"
-        yield Row(4, "…-v0, …-v4, …NoFrameskip-v0, …NoFrameskip-v4", "native", None, note)
+    for restore, named in older.items():
+        note = f"{len(named)} older ids of {len(set(named))} of these games, with `wrappers.atari` the same as theirs"
+        yield Row(4, "…-v0, …-v4, …NoFrameskip-v0, …NoFrameskip-v4", restore or None, None, note)
 
 
 def same_with_wrapper(spec: Any, modern: Any) -> bool:
@@ -134,7 +139,9 @@ def steps_of(schedule: classification.Schedule) -> int:
 def page(found: list[Row], command: str) -> str:
     counts = {name: steps_of(getattr(classification, name.upper())) for name in ("vectors", "images", "rendered")}
     lines = [HEAD.format(**counts, big=classification.LARGE_OBSERVATION)]
-    lines.append(f"Commit {git_commit()}, command `{command}`, {', '.join(f'{k} {v}' for k, v in versions().items())}.")
+    lines.append(f"Commit {git_commit()}, command `{command}`:")
+    used = {name: number for name, number in {**versions(), **more_versions()}.items() if name != "platform"}
+    lines.append(", ".join(f"{name} {number}" for name, number in used.items()) + ".")
     usable = Counter(row.restore for row in found if row.restore)
     lines.append(f"\n{', '.join(f'{count} {name}' for name, count in sorted(usable.items()))}.\n")
     for group, title in enumerate(FAMILIES):
@@ -147,6 +154,14 @@ def page(found: list[Row], command: str) -> str:
         lines += ["\n## Cannot be used, or not made here\n", "| environment | reason |", "|---|---|"]
         lines += [f"| {row.name} | {row.note} |" for row in unusable]
     return "\n".join(lines) + "\n"
+
+
+def more_versions() -> dict[str, str]:
+    found = {}
+    for package in ("dm-control", "shimmy", "box2d", "box2d-py", "pygame", "pygame-ce"):
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
 
 
 def main() -> None:
