@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from rl_training import DQN
-from rl_training.core.signals import Stopped
+from rl_training.core.signals import Stopped, StopSignals, active_signals
 from rl_training.envs.vector import EnvironmentFailure
+from rl_training.experiment.runs import RunRecord
 from rl_training.runtime import trainer
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.workflows import resume_training
@@ -95,3 +96,51 @@ def test_a_resume_into_another_folder_that_is_stopped_at_once_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         resume_training(done.run_dir, 150, tmp_path / "second", show_progress=False)
     assert list((tmp_path / "second").iterdir()) == [] and status(done.run_dir) == "finished"
+
+
+def signal_in(monkeypatch, owner: object, name: str, number: int, when=lambda *_: True) -> None:
+    """Sends this process a signal as a function begins."""
+    function = getattr(owner, name)
+
+    def call(*arguments, **keywords):
+        if when(*arguments):
+            os.kill(os.getpid(), number)
+        return function(*arguments, **keywords)
+
+    monkeypatch.setattr(owner, name, call)
+
+
+@pytest.mark.parametrize("resumed", [False, True], ids=["train", "resume"])
+def test_a_signal_while_the_end_is_recorded_leaves_a_finished_run(
+    resumed: bool, quick_config, tmp_path: Path, monkeypatch
+) -> None:
+    config = quick_config("dqn", tmp_path)
+    if resumed:
+        run_dir = trainer.train(config, callbacks=lambda session: session.step < 30, show_progress=False).run_dir
+    signal_in(monkeypatch, RunRecord, "end", signal.SIGTERM)
+    with pytest.raises(Stopped) as caught:
+        if resumed:
+            resume_training(run_dir, show_progress=False)
+        else:
+            trainer.train(config, show_progress=False)
+    (run_dir,) = tmp_path.iterdir()
+    assert status(run_dir) == "finished"
+    assert str(caught.value).startswith(f"stopped by SIGTERM; the run is finished in {run_dir}")
+    result = caught.value.result
+    assert result is not None and result.checkpoint_path.name == "step_000000000120"
+    assert result.metrics["global_step"] == 120
+
+
+def test_a_run_that_ends_is_not_given_up_by_a_signal(quick_config, tmp_path: Path, monkeypatch) -> None:
+    """The thread that watches must not write into a record that the main thread is writing."""
+    found: list[StopSignals] = []
+    end = RunRecord.end
+
+    def ending(record: RunRecord, state: str, **values: object) -> None:
+        found.append(active_signals())
+        found[0].on_give_up()
+        end(record, state, **values)
+
+    monkeypatch.setattr(RunRecord, "end", ending)
+    done = trainer.train(quick_config("dqn", tmp_path), show_progress=False)
+    assert len(found) == 1 and status(done.run_dir) == "finished"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rl_training.core.signals import Stopped, StopSignals, deferred
+from rl_training.core.signals import Stopped
 from rl_training.core.types import TrainResult
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.runs import RunRecord
@@ -13,8 +13,11 @@ from rl_training.runtime.closing import write_report_if_wanted, write_video_and_
 from rl_training.runtime.session import Session, TrainingFailure
 
 
-def conclude(session: Session, signals: StopSignals) -> TrainResult:
+def conclude(session: Session) -> TrainResult:
+    """Record the end of a run, inside `deferred`, and write what it leaves to look at; `Stopped` if a signal came."""
     assert session.saver.newest is not None
+    signals = session.signals
+    signals.on_give_up = lambda: None  # from here on the record is written here alone
     metrics: dict[str, Any] = {
         "global_step": session.step,
         "gradient_steps": session.gradient_steps,
@@ -31,8 +34,7 @@ def conclude(session: Session, signals: StopSignals) -> TrainResult:
             stop.describe(f"; the run is finished in {result.run_dir}, its video or report is missing", result)
             raise
     else:
-        with deferred():
-            write_report_if_wanted(session.config, session.run_dir)
+        write_report_if_wanted(session.config, session.run_dir)
     if signals.received is not None and not finished:
         raise Stopped.by(signals.received, f"; saved in {result.run_dir}", result)
     if session.failed:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError
-from rl_training.core.signals import Stopped, active_signals, interruptible, stoppable, uninterrupted
+from rl_training.core.signals import Stopped, active_signals, deferred, interruptible, stoppable, uninterrupted
 from rl_training.core.types import TrainResult
 from rl_training.data.memory import Dataset
 from rl_training.data.offline_dataset import ResidentData
@@ -116,15 +116,16 @@ def train(
         check_data_memory(offline.dataset, choices.device)
     check_start(agent, cls, shape, settings, config.env_id)
     run_dir, lock, record = _open_run(config, run_suffix, choices, agent)
-    try:
-        record.update(**environment_entries(source, found, _plays(settings)))
-        with recorded_failures(config, run_dir, record):
-            session = _execute(
-                config, cls, settings, source, run_dir, record, choices, hooks, show_progress, offline=offline
-            )
-        return conclude(session, session.signals)
-    finally:
-        lock.release()
+    with deferred():
+        try:
+            record.update(**environment_entries(source, found, _plays(settings)))
+            with recorded_failures(config, run_dir, record):
+                session = _execute(
+                    config, cls, settings, source, run_dir, record, choices, hooks, show_progress, offline=offline
+                )
+            return conclude(session)
+        finally:
+            lock.release()
 
 
 @uninterrupted
@@ -160,35 +161,35 @@ def resume(
     offline = prepare_offline(settings, source, dataset, bound) if isinstance(settings, OfflineSettings) else None
     found = decide(source, offline)
     source = knowing(source, found)
-    lock = RunLock(run_dir)
-    lock.acquire()
-    try:
-        record = RunRecord.read(run_dir)
-        choices, rounding = recorded_choices(record)
-        change = None
-        if offline is not None:
-            told = record.values.get("dataset") if checkpoint is None else checkpoint.state.get("dataset") or {}
-            change = offline.change_since(told, checkpoint.path if checkpoint else run_dir, force)
-        remove_leftovers(run_dir / "checkpoints")
-        for directory in (run_dir, run_dir / "agents"):
-            remove_temporaries(directory)
-        # Asked for now, in the next checkpoint's config later: a kill in between must not forget it.
-        wanted = config.to_dict()
-        begun: dict[str, Any] = {"asked": {name: wanted[name] for name in CAN_BE_ASKED}}
-        begun |= environment_entries(source, found, _plays(settings), checkpoint)
-        if change is not None or rounding is not None:
-            begun |= {"resume": "inexact", "resume_note": change or rounding}
-        with recorded_failures(config, run_dir, record):
-            session = _execute(
-                config, cls, settings, source, run_dir, record, choices, hooks, show_progress,
-                resumed=checkpoint, notes=notes, offline=offline, begun=begun,
-            )  # fmt: skip
-        return conclude(session, session.signals)
-    finally:
-        lock.release()
+    with deferred():
+        lock = RunLock(run_dir)
+        lock.acquire()
+        try:
+            record = RunRecord.read(run_dir)
+            choices, rounding = recorded_choices(record)
+            change = None
+            if offline is not None:
+                told = record.values.get("dataset") if checkpoint is None else checkpoint.state.get("dataset") or {}
+                change = offline.change_since(told, checkpoint.path if checkpoint else run_dir, force)
+            remove_leftovers(run_dir / "checkpoints")
+            for directory in (run_dir, run_dir / "agents"):
+                remove_temporaries(directory)
+            # Asked for now, in the next checkpoint's config later: a kill in between must not forget it.
+            wanted = config.to_dict()
+            begun: dict[str, Any] = {"asked": {name: wanted[name] for name in CAN_BE_ASKED}}
+            begun |= environment_entries(source, found, _plays(settings), checkpoint)
+            if change is not None or rounding is not None:
+                begun |= {"resume": "inexact", "resume_note": change or rounding}
+            with recorded_failures(config, run_dir, record):
+                session = _execute(
+                    config, cls, settings, source, run_dir, record, choices, hooks, show_progress,
+                    resumed=checkpoint, notes=notes, offline=offline, begun=begun,
+                )  # fmt: skip
+            return conclude(session)
+        finally:
+            lock.release()
 
 
-@uninterrupted
 def _execute(
     config: TrainConfig,
     cls: type[Learner],
