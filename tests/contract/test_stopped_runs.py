@@ -144,3 +144,31 @@ def test_a_run_that_ends_is_not_given_up_by_a_signal(quick_config, tmp_path: Pat
     monkeypatch.setattr(RunRecord, "end", ending)
     done = trainer.train(quick_config("dqn", tmp_path), show_progress=False)
     assert len(found) == 1 and status(done.run_dir) == "finished"
+
+
+@pytest.mark.parametrize("name", ["environment_entries", "recorded_failures"])
+def test_a_signal_as_a_run_begins_leaves_a_stopped_run(name: str, quick_config, tmp_path: Path, monkeypatch) -> None:
+    config = quick_config("dqn", tmp_path)
+    with monkeypatch.context() as patch:
+        signal_in(patch, trainer, name, signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            trainer.train(config, show_progress=False)
+    (run_dir,) = tmp_path.iterdir()
+    assert status(run_dir) == "stopped"
+    assert str(caught.value) == f"stopped by SIGINT before the first checkpoint; resume starts {run_dir} again"
+    assert resume_training(run_dir, show_progress=False).metrics["global_step"] == 120
+
+
+def test_a_signal_behind_the_making_of_a_run_leaves_a_stopped_run(quick_config, tmp_path: Path, monkeypatch) -> None:
+    make = trainer._open_run
+
+    def made(*arguments):
+        opened = make(*arguments)
+        os.kill(os.getpid(), signal.SIGINT)
+        return opened
+
+    monkeypatch.setattr(trainer, "_open_run", made)
+    with pytest.raises(KeyboardInterrupt, match="before the first checkpoint; resume starts"):
+        trainer.train(quick_config("dqn", tmp_path), show_progress=False)
+    (run_dir,) = tmp_path.iterdir()
+    assert status(run_dir) == "stopped"

@@ -254,17 +254,6 @@ def deferred() -> _Section:
     return _Section(raises=False)
 
 
-def uninterrupted(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The same function, inside `deferred`."""
-
-    @functools.wraps(function)
-    def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
-        with deferred():
-            return function(*arguments, **keywords)
-
-    return call
-
-
 def _forget() -> None:
     """A forked process is not the one that was asked to stop, and must not write into our pipe."""
     global _active

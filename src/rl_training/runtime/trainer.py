@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from rl_training.algorithms.base import Learner, OffPolicySettings
 from rl_training.algorithms.offline import OfflineSettings
 from rl_training.core.checks import UserError
-from rl_training.core.signals import Stopped, active_signals, deferred, interruptible, stoppable, uninterrupted
+from rl_training.core.signals import Stopped, active_signals, deferred, interruptible, stoppable
 from rl_training.core.types import TrainResult
 from rl_training.data.memory import Dataset
 from rl_training.data.offline_dataset import ResidentData
@@ -115,8 +115,8 @@ def train(
     if offline is not None:
         check_data_memory(offline.dataset, choices.device)
     check_start(agent, cls, shape, settings, config.env_id)
-    run_dir, lock, record = _open_run(config, run_suffix, choices, agent)
     with deferred():
+        run_dir, lock, record = _open_run(config, run_suffix, choices, agent)
         try:
             record.update(**environment_entries(source, found, _plays(settings)))
             with recorded_failures(config, run_dir, record):
@@ -128,7 +128,6 @@ def train(
             lock.release()
 
 
-@uninterrupted
 def _open_run(
     config: TrainConfig, run_suffix: str | None, choices: Choices, start: Agent | None
 ) -> tuple[Path, RunLock, RunRecord]:
