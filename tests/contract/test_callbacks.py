@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -145,3 +146,46 @@ def test_a_rejected_resume_leaves_the_record_as_it_is(quick_config, tmp_path: Pa
     with pytest.raises(UserError, match="observation_space has changed"):
         resume_training(result.run_dir, env_id="Acrobot-v1", show_progress=False)
     assert record_of(result.run_dir) == before
+
+
+LEAVING = {
+    "exit": (SystemExit(3), "SystemExit: 3"),
+    "interrupt": (KeyboardInterrupt(), "KeyboardInterrupt"),
+}
+
+
+@pytest.mark.parametrize(("error", "reason"), LEAVING.values(), ids=LEAVING)
+def test_leaving_a_callback_ends_the_run_as_failed(
+    error: BaseException, reason: str, quick_config, tmp_path: Path
+) -> None:
+    class Leave(Callback):
+        def on_step(self, session: Any) -> None:
+            if session.step == 70:
+                raise error
+
+    with pytest.raises(type(error)) as caught:
+        train_dqn(quick_config("dqn", tmp_path), callbacks=Leave(), show_progress=False)
+    assert caught.value is error
+    (run_dir,) = tmp_path.iterdir()
+    assert record_of(run_dir)["status"] == "failed"
+    assert record_of(run_dir)["failure"] == f"callback Leave.on_step: {reason}"
+    assert resume_training(run_dir, show_progress=False).metrics["global_step"] == 120
+
+
+def test_leaving_an_environment_ends_the_run_as_failed(quick_config, tmp_path: Path) -> None:
+    class Leaving(gym.Wrapper):
+        leaves = False
+
+        def step(self, action: Any) -> Any:
+            if Leaving.leaves:
+                raise SystemExit(3)
+            return super().step(action)
+
+    def leave(session: Any) -> None:
+        Leaving.leaves = session.step == 20
+
+    config = quick_config("dqn", tmp_path, env_kwargs={})
+    with pytest.raises(SystemExit):
+        train_dqn(config, None, leave, lambda: Leaving(gym.make("CartPole-v1")), show_progress=False)
+    (run_dir,) = tmp_path.iterdir()
+    assert (record_of(run_dir)["status"], record_of(run_dir)["failure"]) == ("failed", "SystemExit: 3")

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rl_training.core.checks import one_line
-from rl_training.core.signals import deferred
+from rl_training.core.signals import Stopped, deferred
 from rl_training.envs.vector import EnvironmentFailure
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.files import replace_file, to_json
@@ -45,16 +45,23 @@ def _recorded(run_dir: Path, record: RunRecord) -> Iterator[None]:
     except TrainingFailure as failure:
         record.end("failed", failure=str(failure))
         raise
-    except Exception as error:
+    except Stopped:
+        raise
+    except BaseException as error:  # a SystemExit or KeyboardInterrupt of a callback or an environment, too
         short = isinstance(error, (OSError, MemoryError, RuntimeError)) and record.hook is None
         what = shortage(error, run_dir) if short else None
         if what is not None or record.begun:
             where = f"callback {record.hook}: " if record.hook else ""
             with suppress(OSError):
-                record.end("failed", failure=what or f"{where}{type(error).__name__}: {one_line(error)}")
+                record.end("failed", failure=what or where + _named(error))
         if what is None:
             raise
         raise TrainingFailure(what) from error
+
+
+def _named(error: BaseException) -> str:
+    words = one_line(error)
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def report_hang(failure: EnvironmentFailure, config: TrainConfig, run_dir: Path, record: RunRecord) -> None:
