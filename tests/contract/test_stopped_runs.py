@@ -13,7 +13,7 @@ from rl_training import DQN
 from rl_training.core.signals import Stopped, StopSignals, active_signals
 from rl_training.envs.vector import EnvironmentFailure
 from rl_training.experiment.runs import RunRecord
-from rl_training.runtime import trainer
+from rl_training.runtime import closing, trainer
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.workflows import resume_training
 
@@ -172,3 +172,32 @@ def test_a_signal_behind_the_making_of_a_run_leaves_a_stopped_run(quick_config, 
         trainer.train(quick_config("dqn", tmp_path), show_progress=False)
     (run_dir,) = tmp_path.iterdir()
     assert status(run_dir) == "stopped"
+
+
+MISSING = {
+    "neither": (False, False, ""),
+    "video": (True, False, ", its video is missing"),
+    "report": (False, True, ", its report is missing"),
+    "both": (True, True, ", its video and report are missing"),
+}
+
+
+@pytest.mark.parametrize(("video", "report", "missing"), MISSING.values(), ids=MISSING)
+def test_a_finished_run_that_is_stopped_names_what_is_missing(
+    video: bool, report: bool, missing: str, quick_config, tmp_path: Path, monkeypatch
+) -> None:
+    config = quick_config("dqn", tmp_path, eval_episodes=0, video=video, report=report)
+    signal_in(monkeypatch, RunRecord, "end", signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        trainer.train(config, show_progress=False)
+    (run_dir,) = tmp_path.iterdir()
+    assert str(caught.value) == f"stopped by SIGINT; the run is finished in {run_dir}{missing}"
+    assert [(run_dir / name).exists() for name in ("video.webm", "report.html")] == [False, False]
+
+
+def test_a_run_that_is_stopped_in_its_report_has_its_video(quick_config, tmp_path: Path, monkeypatch) -> None:
+    config = quick_config("dqn", tmp_path, eval_episodes=0, video=True, report=True)
+    monkeypatch.setattr(closing, "record_video", lambda *_: None)
+    signal_in(monkeypatch, closing, "write_report", signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt, match=r", its report is missing$"):
+        trainer.train(config, show_progress=False)

@@ -158,7 +158,7 @@ def test_a_signal_while_filming_leaves_a_finished_run(forks: Forks, tmp_path: Pa
     pid = forks.start(TRAIN, tmp_path, {"at": "slow_call", "function": FILMING})
     lines = stop(forks, pid, tmp_path, signal.SIGINT)
     run_dir = run_dir_in(tmp_path)
-    assert lines[-1] == f"stopped by SIGINT; the run is finished in {run_dir}, its video or report is missing"
+    assert lines[-1] == f"stopped by SIGINT; the run is finished in {run_dir}, its video and report are missing"
     assert read_json(run_dir / "run.json")["status"] == "finished"
     assert not [path.name for path in run_dir.iterdir() if "video" in path.name]
     forks.resume(tmp_path)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,20 +84,31 @@ def _render(env: Env, name: str) -> Frame:
     return frame.astype(np.uint8, copy=False)
 
 
-def write_video_and_report(session: Session) -> None:
-    """Neither may fail the run: training is done and saved."""
-    run_dir, seed = session.run_dir, session.seeds[0]
+def wanted_files(session: Session) -> dict[str, Callable[[], None]]:
+    """What is still to be written of a finished run, by name. Neither may fail it: training is done and saved."""
+    wanted: dict[str, Callable[[], None]] = {}
     if session.config.video and session.has_environment:
-        try:
-            best = run_dir / "agents" / f"seed_{seed}_best.safetensors"
-            final = run_dir / "agents" / f"seed_{seed}_final.safetensors"
-            with interruptible():
-                agent = load_agent(best if best.exists() else final)
-                record_video(agent, session.source, run_dir / "video.webm")
-        except Exception as error:  # an environment may raise anything when it is rendered
-            _say(f"no video: {error}")
+        wanted["video"] = partial(_write_video, session)
+    if session.config.report:
+        wanted["report"] = partial(_write_report, session)
+    return wanted
+
+
+def _write_video(session: Session) -> None:
+    run_dir, seed = session.run_dir, session.seeds[0]
+    try:
+        best = run_dir / "agents" / f"seed_{seed}_best.safetensors"
+        final = run_dir / "agents" / f"seed_{seed}_final.safetensors"
+        with interruptible():
+            agent = load_agent(best if best.exists() else final)
+            record_video(agent, session.source, run_dir / "video.webm")
+    except Exception as error:  # an environment may raise anything when it is rendered
+        _say(f"no video: {error}")
+
+
+def _write_report(session: Session) -> None:
     with interruptible():
-        write_report_if_wanted(session.config, run_dir)
+        write_report_if_wanted(session.config, session.run_dir)
 
 
 def write_report_if_wanted(config: TrainConfig, run_dir: Path) -> None:

@@ -9,7 +9,7 @@ from rl_training.core.signals import Stopped
 from rl_training.core.types import TrainResult
 from rl_training.experiment.checkpointing import Checkpoint
 from rl_training.experiment.runs import RunRecord
-from rl_training.runtime.closing import write_report_if_wanted, write_video_and_report
+from rl_training.runtime.closing import wanted_files, write_report_if_wanted
 from rl_training.runtime.session import Session, TrainingFailure
 
 
@@ -27,12 +27,7 @@ def conclude(session: Session) -> TrainResult:
     finished = session.step >= session.total and not session.evaluation_due
     session.record.end("finished" if finished else "stopped", metrics=metrics, elapsed=round(session.elapsed, 3))
     if finished:
-        try:
-            write_video_and_report(session)
-        except Stopped as stop:
-            signals.obeyed = True
-            stop.describe(f"; the run is finished in {result.run_dir}, its video or report is missing", result)
-            raise
+        _write_wanted(session, result)
     else:
         write_report_if_wanted(session.config, session.run_dir)
     if signals.received is not None and not finished:
@@ -40,6 +35,21 @@ def conclude(session: Session) -> TrainResult:
     if session.failed:
         raise TrainingFailure(f"failed seeds: {', '.join(session.failed)}; the others finished in {session.run_dir}")
     return result
+
+
+def _write_wanted(session: Session, result: TrainResult) -> None:
+    """The video and the report of a finished run; a signal ends that, and its exception names what is missing."""
+    wanted = wanted_files(session)
+    try:
+        for name, write in list(wanted.items()):
+            write()
+            del wanted[name]
+        session.signals.check()
+    except Stopped as stop:
+        session.signals.obeyed = True
+        missing = f", its {' and '.join(wanted)} {'is' if len(wanted) == 1 else 'are'} missing" if wanted else ""
+        stop.describe(f"; the run is finished in {result.run_dir}{missing}", result)
+        raise
 
 
 def stopped_half_way(stop: Stopped, run_dir: Path, record: RunRecord, newest: Checkpoint | None) -> None:
