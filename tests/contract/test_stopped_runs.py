@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -83,21 +84,6 @@ def test_an_environment_that_the_same_signal_broke_is_stopped_and_not_failed(
     assert caught.value.result.checkpoint_path.name == "step_000000000060"  # type: ignore[attr-defined]
 
 
-def test_a_resume_into_another_folder_that_is_stopped_at_once_leaves_nothing(
-    quick_config, tmp_path: Path, monkeypatch
-) -> None:
-    done = trainer.train(quick_config("dqn", tmp_path / "first"), show_progress=False)
-
-    def interrupt(*_: object) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        pytest.fail("not stopped")
-
-    monkeypatch.setattr(trainer, "make_replay", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        resume_training(done.run_dir, 150, tmp_path / "second", show_progress=False)
-    assert list((tmp_path / "second").iterdir()) == [] and status(done.run_dir) == "finished"
-
-
 def signal_in(monkeypatch, owner: object, name: str, number: int, when=lambda *_: True) -> None:
     """Sends this process a signal as a function begins."""
     function = getattr(owner, name)
@@ -108,6 +94,31 @@ def signal_in(monkeypatch, owner: object, name: str, number: int, when=lambda *_
         return function(*arguments, **keywords)
 
     monkeypatch.setattr(owner, name, call)
+
+
+@pytest.mark.parametrize("place", ["copy", "environments", "replay"])
+def test_a_resume_into_another_folder_that_is_stopped_at_once_leaves_nothing(
+    place: str, quick_config, tmp_path: Path, monkeypatch
+) -> None:
+    owner, name = {
+        "copy": (shutil, "copytree"),
+        "environments": (trainer, "SeededEnvs"),
+        "replay": (trainer, "make_replay"),
+    }[place]
+    done = trainer.train(quick_config("dqn", tmp_path / "first"), show_progress=False)
+    before = (done.run_dir / "run.json").read_bytes()
+    signal_in(monkeypatch, owner, name, signal.SIGINT)
+    removing = []
+    remove = shutil.rmtree
+    monkeypatch.setattr(
+        shutil, "rmtree", lambda *a, **k: (removing.append(active_signals().raises), remove(*a, **k))
+    )
+    with pytest.raises(KeyboardInterrupt) as caught:
+        resume_training(done.run_dir, 150, tmp_path / "second", show_progress=False)
+    assert list((tmp_path / "second").iterdir()) == [] and removing == [False]
+    assert str(caught.value) == f"stopped by SIGINT; {done.run_dir} is unchanged"
+    assert caught.value.result is None  # type: ignore[attr-defined]
+    assert (done.run_dir / "run.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("resumed", [False, True], ids=["train", "resume"])

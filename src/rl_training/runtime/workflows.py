@@ -14,7 +14,7 @@ import numpy as np
 from rl_training.algorithms.offline import OfflineSettings, settled_path
 from rl_training.core.checks import Note, UserError, require
 from rl_training.core.d4rl import normalized_score
-from rl_training.core.signals import Stopped, stoppable
+from rl_training.core.signals import Stopped, active_signals, deferred, interruptible, stoppable
 from rl_training.core.types import TrainResult
 from rl_training.data.loaders import NoSuchData
 from rl_training.data.memory import Dataset
@@ -194,23 +194,14 @@ def resume_training(
         metrics = dict(record.values["metrics"])
         return TrainResult(home, checkpoint.path, {**metrics, "already_finished": True})
     run_dir = home
-    if output_dir is not None or run_suffix is not None:
-        run_dir = create_run_dir(config, run_suffix)
-        try:
-            if record is not None:
-                checkpoint = _copy_run(home, run_dir, config, checkpoint)
-            elif checkpoint is not None:
-                checkpoint = _found_run(run_dir, config, checkpoint)
-        except OSError as error:  # a full disk, or a run that is training and has rotated it away
-            shutil.rmtree(run_dir, ignore_errors=True)
-            reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror
-            raise UserError(f"{home}: cannot be copied to {run_dir} ({reason})") from error
-        except Stopped:
-            shutil.rmtree(run_dir, ignore_errors=True)
-            raise
-        if record is None and checkpoint is not None:
-            notes = [*notes, "a checkpoint away from its run: its rows and agents so far are not there"]
     try:
+        if output_dir is not None or run_suffix is not None:
+            with deferred():
+                run_dir = create_run_dir(config, run_suffix)
+            with interruptible():
+                checkpoint = _copied(home, run_dir, config, checkpoint, record)
+            if record is None:
+                notes = [*notes, "a checkpoint away from its run: its rows and agents so far are not there"]
         return trainer.resume(
             checkpoint,
             config,
@@ -223,8 +214,8 @@ def resume_training(
             dataset=dataset,
         )
     except (UserError, Stopped) as error:
-        if run_dir != home and "asked" not in RunRecord.read(run_dir).values:  # refused before it went on
-            shutil.rmtree(run_dir, ignore_errors=True)
+        if run_dir != home:
+            _remove_unless_begun(run_dir, home, error)
         if isinstance(error, NoSuchData):
             in_memory = config.algo_kwargs.get("dataset_kind") == "memory"
             where = "a file that holds the same is named with" if in_memory else "name it where it is now with"
@@ -293,6 +284,30 @@ def _found_run(target: Path, config: TrainConfig, checkpoint: Checkpoint) -> Che
     if "environment" in state:
         record.update(environment=state["environment"])
     return copy
+
+
+def _copied(
+    home: Path, run_dir: Path, config: TrainConfig, checkpoint: Checkpoint | None, record: RunRecord | None
+) -> Checkpoint | None:
+    """The checkpoint in its new run, with all that the run had."""
+    try:
+        if record is not None:
+            return _copy_run(home, run_dir, config, checkpoint)
+        return _found_run(run_dir, config, checkpoint) if checkpoint is not None else None
+    except OSError as error:  # a full disk, or a run that is training and has rotated it away
+        reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror
+        raise UserError(f"{home}: cannot be copied to {run_dir} ({reason})") from error
+
+
+def _remove_unless_begun(run_dir: Path, home: Path, error: BaseException) -> None:
+    """A copy that was rejected or stopped before it trained leaves nothing."""
+    with deferred():
+        if (run_dir / "run.json").exists() and "asked" in RunRecord.read(run_dir).values:
+            return
+        if isinstance(error, Stopped):
+            active_signals().obeyed = True
+            error.describe(f"; {home} is unchanged")
+        shutil.rmtree(run_dir, ignore_errors=True)
 
 
 def _copy_run(source: Path, target: Path, config: TrainConfig, checkpoint: Checkpoint | None) -> Checkpoint | None:
