@@ -93,6 +93,17 @@ def test_a_loaded_run_is_continued(quick_config, tmp_path: Path) -> None:
         rl_training.SAC.load(run_dir, gamma=0.9)
 
 
+def test_a_loaded_checkpoint_has_metrics_of_its_own_step(quick_config, tmp_path: Path) -> None:
+    trained = managed("dqn", quick_config, tmp_path, eval_episodes=1).learn(show_progress=False)
+    for path in (trained.run_dir, trained.checkpoint_path):
+        loaded = rl_training.DQN.load(path)
+        assert loaded.result.metrics == trained.result.metrics and "eval_return_mean" in loaded.result.metrics
+    older = trained.run_dir / "checkpoints" / "step_000000000050"
+    assert rl_training.DQN.load(older).result.metrics == {"global_step": 50}
+    shutil.copytree(older, tmp_path / "away" / "checkpoints" / older.name)
+    assert rl_training.DQN.load(tmp_path / "away" / "checkpoints").result.metrics == {"global_step": 50}
+
+
 def test_reset_starts_a_new_run_from_fresh_weights(quick_config, tmp_path: Path) -> None:
     agent = managed("sac", quick_config, tmp_path).learn(show_progress=False)
     first, weights = agent.run_dir, agent.agent.parameters(0)

@@ -209,14 +209,15 @@ class ManagedAlgorithm:
         loaded = cls(_changed(config, changes), dataset=dataset)
         loaded.env_id, loaded.env_factory, loaded.agent = env_id, env_factory, agent
         if not is_file and agent.path is not None:
-            loaded._continue(Path(path).absolute(), agent.path)
+            loaded._continue(Path(path).absolute(), agent.path, agent.step)
         return loaded
 
-    def _continue(self, path: Path, checkpoint: Path) -> None:
-        """Of a run, or of one of its checkpoints, that was loaded."""
+    def _continue(self, path: Path, checkpoint: Path, step: int) -> None:
+        """Of a run, or of one of its checkpoints, that was loaded; the record's metrics are those of the run's end."""
         self._run, home = path, checkpoint.parent.parent
-        record = RunRecord.read(home) if (home / "run.json").exists() else None
-        self.result = TrainResult(home, checkpoint, dict(record.values["metrics"]) if record is not None else {})
+        last = RunRecord.read(home).values["metrics"] if (home / "run.json").exists() else {}
+        metrics = dict(last) if last.get("global_step") == step else {"global_step": step}
+        self.result = TrainResult(home, checkpoint, metrics)
 
     def _trained(self, what: str) -> Agent:
         if self.agent is None:
