@@ -227,6 +227,17 @@ def test_the_weights_act_from_the_first_step_and_settings_may_change(quick_confi
     assert np.array_equal(actions[0].numpy().reshape(-1), expected.reshape(-1))
 
 
+def test_a_new_run_from_a_file_evaluates_ten_times_unless_told(quick_config, tmp_path: Path) -> None:
+    trained = managed("dqn", quick_config, tmp_path / "old").learn(show_progress=False)
+    path = trained.save(tmp_path / "agent")
+    assert trained.agent.config.eval_interval == 6
+    loaded = rl_training.DQN.load(path, output_dir=tmp_path / "new").learn(200, show_progress=False)
+    assert loaded.config.eval_interval == 20
+    told = rl_training.DQN.load(path, output_dir=tmp_path / "told", eval_interval=15).learn(200, show_progress=False)
+    assert told.config.eval_interval == 15
+    assert rl_training.DQN.load(trained.run_dir).learn(5, show_progress=False).config.eval_interval == 6
+
+
 def test_running_statistics_of_observations_are_continued(quick_config, tmp_path: Path) -> None:
     settings = {"normalize_observations": True}
     trained = managed("sac", quick_config, tmp_path / "old", settings).learn(show_progress=False)

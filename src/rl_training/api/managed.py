@@ -195,7 +195,7 @@ class ManagedAlgorithm:
         """From `save`'s file, a checkpoint or a run directory.
 
         `learn` continues a run; from a file it starts a new one, whose settings may be changed here, such as
-        `output_dir` or `learning_rate`.
+        `output_dir` or `learning_rate`; `eval_interval` is a tenth of it unless given here.
         """
         agent = load_agent(path, device)
         if agent.config.algo != cls.algo_name:
@@ -203,6 +203,8 @@ class ManagedAlgorithm:
         is_file = agent.file is not None
         if changes and not is_file:
             raise UserError(f"{path}: a run keeps its settings, got {', '.join(changes)}; load one of its agent files")
+        if is_file:  # a tenth of the new run, not of the one that made the file
+            changes = {"eval_interval": None, **changes}
         if is_file and dataset is not None:  # in place of the file that it was trained on
             changes = {"dataset_path": None, **changes}
         config = agent.config if env_id is None else replace(agent.config, env_id=env_id)
