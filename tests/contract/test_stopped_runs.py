@@ -110,9 +110,7 @@ def test_a_resume_into_another_folder_that_is_stopped_at_once_leaves_nothing(
     signal_in(monkeypatch, owner, name, signal.SIGINT)
     removing = []
     remove = shutil.rmtree
-    monkeypatch.setattr(
-        shutil, "rmtree", lambda *a, **k: (removing.append(active_signals().raises), remove(*a, **k))
-    )
+    monkeypatch.setattr(shutil, "rmtree", lambda *a, **k: (removing.append(active_signals().raises), remove(*a, **k)))
     with pytest.raises(KeyboardInterrupt) as caught:
         resume_training(done.run_dir, 150, tmp_path / "second", show_progress=False)
     assert list((tmp_path / "second").iterdir()) == [] and removing == [False]

@@ -48,8 +48,9 @@ def _recorded(run_dir: Path, record: RunRecord) -> Iterator[None]:
     except Stopped:
         raise
     except BaseException as error:  # a SystemExit or KeyboardInterrupt of a callback or an environment, too
-        short = isinstance(error, (OSError, MemoryError, RuntimeError)) and record.hook is None
-        what = shortage(error, run_dir) if short else None
+        what = None
+        if isinstance(error, (OSError, MemoryError, RuntimeError)) and record.hook is None:
+            what = shortage(error, run_dir)
         if what is not None or record.begun:
             where = f"callback {record.hook}: " if record.hook else ""
             with suppress(OSError):
