@@ -254,6 +254,18 @@ def deferred() -> _Section:
     return _Section(raises=False)
 
 
+_forking = threading.local()  # the thread's mask from before
+
+
+def _hold() -> None:
+    """A signal that reaches a child before it has forgotten ours would be written into our pipe."""
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)
+
+
+def _let_go() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+
+
 def _forget() -> None:
     """A forked process is not the one that was asked to stop, and must not write into our pipe."""
     global _active
@@ -262,7 +274,8 @@ def _forget() -> None:
         for number, handler in _active._previous.items():
             signal.signal(number, handler)
         _active = None
+    _let_go()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_forget)
