@@ -87,7 +87,7 @@ def test_signal_in_a_command(command: str, in_c: bool, forks: Forks, made: dict[
 
 # Before there is anything to save: whether a run directory is there already, and where the time goes.
 SET_UP = {
-    "conformance": (False, "dqn", "rl_training.runtime.trainer:check_environment"),
+    "conformance": (False, "dqn", "rl_training.runtime.environment_record:check_environment"),
     "loading data": (False, "iql", LOADING),
     "recording data": (False, "bc", RECORDING),
     "building environments": (True, "dqn", "rl_training.runtime.trainer:SeededEnvs"),
