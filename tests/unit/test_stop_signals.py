@@ -125,16 +125,25 @@ def test_a_thread_has_no_handlers_and_a_nested_use_has_the_same() -> None:
         assert outer is inner
 
 
-def test_a_forked_child_dies_of_its_own_signals() -> None:
+@pytest.mark.parametrize("at_once", [False, True], ids=["later", "as it is forked"])
+def test_a_forked_child_dies_of_its_own_signals(at_once: bool, monkeypatch) -> None:
     """An environment may fork: what ends its children must not stop the run."""
+    parent, forget = os.getpid(), signal.set_wakeup_fd
+
+    def killed(*arguments, **keywords):
+        if at_once and os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return forget(*arguments, **keywords)
+
+    monkeypatch.setattr(signal, "set_wakeup_fd", killed)
     with stop_signals() as found:
-        for _ in range(20):  # some are killed before they run at all
-            child = os.fork()
-            if child == 0:
-                time.sleep(20)
-                os._exit(0)
+        child = os.fork()
+        if child == 0:
+            time.sleep(20)
+            os._exit(0)
+        if not at_once:
             os.kill(child, signal.SIGTERM)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
         time.sleep(0.05)
         assert found.received is None
 
