@@ -305,3 +305,13 @@ def test_piped_progress_is_plain_text(tmp_path: Path) -> None:
     assert answer.returncode == 0, answer.stderr
     assert "60/60" in answer.stderr and "\x1b" not in answer.stderr + answer.stdout
     assert "report" in answer.stdout
+
+
+def test_an_environment_that_exits_is_a_failure_in_one_line(monkeypatch, capsys) -> None:
+    def leave(words) -> int:
+        raise SystemExit("no licence")
+
+    monkeypatch.setattr("rl_training.cli.commands.run_list", leave)
+    assert main(["list"]) == 1
+    assert capsys.readouterr().err == "error: the environment ended the program (SystemExit: no licence)\n"
+    assert main(["--version"]) == 0

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from rl_training import __version__
 from rl_training.cli import commands
-from rl_training.core.checks import Note, UserError, did_you_mean, nearest
+from rl_training.core.checks import Note, UserError, did_you_mean, nearest, one_line
 from rl_training.core.foreign_names import explain_unknown
 from rl_training.core.signals import NUMBERS, Stopped, StopSignals, stop_signals
 from rl_training.experiment.config import FIELD_NAMES
@@ -108,8 +108,11 @@ def _run(argv: Sequence[str] | None, signals: StopSignals) -> int:
         signals.obeyed = True
         signals.report(str(stop))
         return 128 + stop.number
-    except SystemExit as leaving:  # --help and --version
-        return int(leaving.code or 0)
+    except SystemExit as leaving:
+        if not flags:  # --help and --version
+            return int(leaving.code or 0)
+        print(f"error: the environment ended the program (SystemExit: {one_line(leaving)})", file=sys.stderr)
+        return 1
     except UserError as error:
         for line in in_flags(str(error), flags).splitlines():
             print(f"error: {line}", file=sys.stderr)
