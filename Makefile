@@ -32,11 +32,11 @@ lint: $(STAMP) ## ruff and mypy
 	$(BIN)/mypy
 
 test: lint ## lint, tests and the wheel test (6 minutes on two cores)
-	$(BIN)/python -m pytest -n auto --durations=10
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=10
 	@PYTHON=$(BIN)/python scripts/wheel_smoke.sh
 
 test-all: $(STAMP) ## the same proofs for every algorithm and environment, after make test (30 minutes)
-	$(BIN)/python -m pytest -n auto -m 'sweep and not slow' --durations=10
+	$(BIN)/python -m pytest -n auto --dist worksteal -m 'sweep and not slow' --durations=10
 
 wheel-test: $(STAMP) ## build the wheel and use it away from the checkout
 	@PYTHON=$(BIN)/python scripts/wheel_smoke.sh
