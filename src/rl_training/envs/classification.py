@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -149,8 +150,7 @@ def _stage(env: Env, view: View, schedule: Schedule, seed: int, number: int) -> 
 def _native_state_is_whole(used: Env, fresh: Env, stage: Stage) -> bool:
     """The state of a used environment, put into another, gives the same rest of the episode and the same next one."""
     used, fresh = stage.view(used), stage.view(fresh)
-    for spare in stage.warm_up:
-        _play(used, spare)
+    _warm_up(used, stage)
     for one in stage.rounds[:NATIVE_ROUNDS]:
         _play(used, one.between)
         states: dict[int, Any] = {}
@@ -166,12 +166,17 @@ def _native_state_is_whole(used: Env, fresh: Env, stage: Stage) -> bool:
     return True
 
 
+def _warm_up(used: Env, stage: Stage) -> None:
+    for spare in stage.warm_up:
+        with suppress(_Raised):  # random actions may break its physics after a while; the compared episodes are shorter
+            _play(used, spare)
+
+
 def _first_difference(used: Env, fresh: Env, stages: list[Stage]) -> Episode | None:
     """The first episode in which a used environment and a fresh (later: a less used) one are not the same."""
     for stage in stages:
         one, other = stage.view(used), stage.view(fresh)
-        for spare in stage.warm_up:
-            _play(one, spare)
+        _warm_up(one, stage)
         for index, turn in enumerate(stage.rounds):
             if index:
                 _play(one, turn.between)
