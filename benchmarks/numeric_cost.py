@@ -17,6 +17,8 @@ from typing import Any
 
 from provenance import write_result
 
+from rl_training.core.numerics import LIBRARY_VARIABLES
+
 MODES = ("native", "pinned", "portable")
 # algorithm, compiled, updates in a turn
 TASKS = (("sac", False, 30), ("sac", True, 40), ("dqn", False, 150), ("drq", False, 2))
@@ -48,7 +50,9 @@ def measure(algo: str, compiled: bool, updates: int, rounds: int) -> dict[str, A
     processes = {}
     for mode in MODES:
         command = [sys.executable, __file__, "--one", algo, str(int(compiled)), str(updates)]
-        env = {**os.environ, "RL_TRAINING_NUMERICS": mode}
+        # Without what this process has set for itself: a child would take it for the user's choice.
+        env = {name: value for name, value in os.environ.items() if name not in LIBRARY_VARIABLES}
+        env["RL_TRAINING_NUMERICS"] = mode
         processes[mode] = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
         )  # fmt: skip

@@ -11,20 +11,16 @@ from typing import Any
 import pytest
 from harness import ROOT
 
-from rl_training.core.numerics import has_avx2
+from rl_training.core.numerics import LIBRARY_VARIABLES, has_avx2
 
 RECORDED = ROOT / "tests" / "data" / "digests.json"
 # What a digest depends on: the libraries' versions and modes, and the C library's functions.
 COMPARED = ("torch", "numpy", "gymnasium", "rl-training")
-OTHER_VARIABLES = (
-    *("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"),
-    *("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"),
-)
 pytestmark = pytest.mark.skipif(not has_avx2(), reason="nothing is pinned on a processor without AVX2")
 
 
 def drive(what: str, **mode: str) -> dict[str, Any]:
-    env = {name: value for name, value in os.environ.items() if name not in OTHER_VARIABLES}
+    env = {name: value for name, value in os.environ.items() if name not in LIBRARY_VARIABLES}
     folders = (ROOT / "src", ROOT / "tests")
     env |= {"PYTHONPATH": os.pathsep.join(map(str, folders)), **mode}
     program = [sys.executable, str(ROOT / "tests" / "numeric_driver.py"), what]

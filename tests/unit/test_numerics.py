@@ -21,7 +21,7 @@ FOUND = {
     "mode": "pinned", "mkl": "AVX2", "aten": "AVX2", "onednn": "AVX2", "numpy": "X86_V3", "openblas": "Haswell",
     "libm": "glibc-2.36",
 }  # fmt: skip
-VARIABLES = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES")
+VARIABLES = numerics.LIBRARY_VARIABLES
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ _WIDTH = {
     "OPENBLAS_CORETYPE": "Haswell",  # numpy's matrix products
 }
 _MKL = {PINNED: "AVX2", PORTABLE: "COMPATIBLE"}  # torch's matrix products
+LIBRARY_VARIABLES = (*_WIDTH, "MKL_CBWR", "NPY_DISABLE_CPU_FEATURES")  # all that may be set here, and is inherited
 
 
 def pin_libraries() -> None:
