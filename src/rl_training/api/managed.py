@@ -39,9 +39,7 @@ class ManagedAlgorithm:
 
     algo_name: ClassVar[str]
 
-    def __init__(
-        self, env: str | TrainConfig | EnvFactory, *, dataset: Dataset | None = None, **keywords: Any
-    ) -> None:
+    def __init__(self, env: str | TrainConfig | EnvFactory, *, dataset: Dataset | None = None, **keywords: Any) -> None:
         self.env_factory: EnvFactory | None = None
         # A module named in a file is not imported; one that the caller names here is.
         self.env_id = env.env_id if isinstance(env, TrainConfig) else env if isinstance(env, str) else None

@@ -163,9 +163,7 @@ def resume_training(
         checkpoint, notes = find_checkpoint(path)
         home, values = checkpoint.path.parent.parent, checkpoint.state["config"]
     if not (home / "run.json").exists() and output_dir is None:
-        raise UserError(
-            f"{path}: a checkpoint away from its run; output_dir=... resumes it in a new run"
-        )
+        raise UserError(f"{path}: a checkpoint away from its run; output_dir=... resumes it in a new run")
     record = RunRecord.read(home) if (home / "run.json").exists() else None
     config = config_from_dict(values, allow_module_env=True)
     step = checkpoint.step if checkpoint is not None else 0
