@@ -101,6 +101,8 @@ def test_kernels_are_chosen_by_rule_and_not_by_a_timer(monkeypatch: pytest.Monke
     assert not config.deterministic
     compile_once(lambda: None, "inductor")
     assert config.deterministic
+    width = {"AVX2": 256, "AVX512": 512}.get(torch.backends.cpu.get_cpu_capability())
+    assert config.cpp.simdlen == width, "kernels cached in another numeric mode are of another width"
 
 
 @torch.no_grad()

@@ -21,6 +21,9 @@ logging.getLogger("torch._inductor.compile_worker.subproc_pool").setLevel(loggin
 Announce = Callable[[], AbstractContextManager[object]]  # entered while a program is compiled, which takes a while
 
 
+VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
+
+
 @contextmanager
 def captured(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
     """What is done inside becomes the graph's.
@@ -73,6 +76,8 @@ def _choose_kernels_by_rule() -> None:
     from torch._inductor import config  # here: only those who compile pay for loading it
 
     config.deterministic = True
+    # Said outright, so that it is part of the cache's key: code cached in another numeric mode is of another width.
+    config.cpp.simdlen = VECTOR_BITS.get(torch.backends.cpu.get_cpu_capability())
 
 
 def _leaves(inputs: tuple[Any, ...]) -> list[Any]:
