@@ -119,13 +119,13 @@ def test_an_exception_in_a_callback_ends_the_run_as_failed(quick_config, tmp_pat
 
 def test_a_file_error_in_a_callback_is_not_taken_for_a_full_disk(quick_config, tmp_path: Path) -> None:
     def write(session: Any) -> None:
-        raise PermissionError(13, "Permission denied", "/root/mine.csv")
+        raise PermissionError(13, "Permission denied", "/elsewhere/mine.csv")
 
     with pytest.raises(PermissionError):
         train_dqn(quick_config("dqn", tmp_path), callbacks=write, show_progress=False)
     (run_dir,) = tmp_path.iterdir()
     failure = record_of(run_dir)["failure"]
-    assert failure.endswith("write.on_step: PermissionError: [Errno 13] Permission denied: '/root/mine.csv'")
+    assert failure.endswith("write.on_step: PermissionError: [Errno 13] Permission denied: '/elsewhere/mine.csv'")
 
 
 def test_an_unforeseen_exception_in_training_is_recorded(quick_config, tmp_path: Path, monkeypatch) -> None:
