@@ -376,7 +376,7 @@ def test_an_atari_game_comes_back_in_the_middle_of_its_lives(cut: int, game) -> 
 def test_a_time_limit_counts_the_agents_steps(game) -> None:
     source = EnvSource("ALE/Pong-v5", {"max_episode_steps": 5, "wrappers": {"atari": {}}})
     found = check_environment(source)
-    assert found.replays_exactly and found.shape.episode_limit == 5 and found.shape.frame_stack == 4
+    assert found.restore != "inexact" and found.shape.episode_limit == 5 and found.shape.frame_stack == 4
     env = source.make()
     env.reset(seed=0)
     assert [env.step(0)[3] for _ in range(5)] == [False] * 4 + [True]

@@ -10,7 +10,6 @@ from typing import Any
 
 from rl_training.cli.data_commands import add_data, add_episode_limit, add_mending
 from rl_training.core.checks import UserError
-from rl_training.core.signals import Stopped
 
 Words = argparse.Namespace
 
@@ -289,9 +288,7 @@ def run_demo(words: Words) -> int:
 
 
 def exit_code_of(error: BaseException) -> int | None:
-    """What a failed or stopped run exits with; None for anything unforeseen, which keeps its traceback."""
-    if isinstance(error, Stopped):
-        return 128 + error.number
+    """What a failed run exits with; None for anything unforeseen, which keeps its traceback."""
     from rl_training.envs.vector import EnvironmentFailure
     from rl_training.experiment.files import DISK_ERRORS
     from rl_training.runtime.session import TrainingFailure

@@ -33,10 +33,6 @@ class Conformance:
     restore: Restore
     rebuild_ms: float | None = None  # what making it anew takes, where that is done for every episode
 
-    @property
-    def replays_exactly(self) -> bool:
-        return self.restore != "inexact"
-
 
 def check_spaces(source: EnvSource) -> EnvShape:
     """Reject an environment with the exact violation of the API, or return its shape. A dozen steps of one copy."""
