@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +26,13 @@ TOLERANCE = 2e-3
 
 
 @pytest.fixture(autouse=True)
-def _whole_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One seed and three take different convolution kernels, whose TF32 products differ in the third digit."""
+def _whole_float32(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Full float32 products, whatever ran before: `train` allows TF32, which differs in the third digit."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    yield
+    torch.set_float32_matmul_precision(before)
 
 
 def shape_for(name: str) -> EnvShape:
