@@ -18,16 +18,16 @@ import torch
 from provenance import write_result
 
 from rl_training.algorithms.base import Learner, OffPolicySettings
-from rl_training.algorithms.catalogue import learner_class
-from rl_training.algorithms.offline import OfflineSettings
-from rl_training.core.fields import parse
-from rl_training.core.types import EnvShape
-from rl_training.data.frame_replay import FrameReplay
-from rl_training.data.offline_dataset import ResidentData, TransitionDataset
-from rl_training.data.replay_buffer import ReplayBuffer
-from rl_training.experiment.config import TrainConfig
-from rl_training.runtime.offline import SAME_RATE
-from rl_training.runtime.storage import make_replay
+from rl_training.algorithms.registry import learner_class
+from rl_training.config.fields import parse
+from rl_training.config.settings import OfflineSettings
+from rl_training.config.train_config import TrainConfig
+from rl_training.core.specs import EnvShape
+from rl_training.data.datasets.transition_dataset import ResidentData, TransitionDataset
+from rl_training.data.replay.buffer import ReplayBuffer
+from rl_training.data.replay.frames import FrameReplay
+from rl_training.loops.offline import SAME_RATE
+from rl_training.run.capacity import make_replay
 
 SHAPES = {
     "HalfCheetah-v5": EnvShape((17,), "float32", 6, False),

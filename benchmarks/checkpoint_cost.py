@@ -21,12 +21,12 @@ from provenance import write_result
 from torch import Tensor
 
 from rl_training.algorithms.sac import SAC, SACSettings
-from rl_training.data.replay_buffer import ReplayBuffer
-from rl_training.envs.factory import EnvSource
-from rl_training.envs.vector import SeededEnvs
-from rl_training.experiment.config import TrainConfig
-from rl_training.runtime.agents import Agent
-from rl_training.runtime.saving import Saver
+from rl_training.config.train_config import TrainConfig
+from rl_training.data.replay.buffer import ReplayBuffer
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.vector import SeededEnvs
+from rl_training.run.agent import Agent
+from rl_training.run.saver import Saver
 
 ROWS, NEW, ROUNDS = 1_000_000, 10_000, 21
 

@@ -18,18 +18,18 @@ from typing import Any
 
 from provenance import write_result
 
+from rl_training.checkpoint.read import load_checkpoint
 from rl_training.cli import load_config
+from rl_training.config.train_config import TrainConfig
 from rl_training.core.d4rl import normalized_score
+from rl_training.core.results import TrainResult
 from rl_training.core.statistics import summarize
-from rl_training.core.types import TrainResult
-from rl_training.experiment.charts import CHART_CSS, Point, Series, line_chart
-from rl_training.experiment.checkpointing import load_checkpoint
-from rl_training.experiment.config import TrainConfig
-from rl_training.experiment.registry import get_algorithm_spec
-from rl_training.runtime.agents import load_agent
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.session import Session
-from rl_training.runtime.workflows import env_source, evaluate_agent, resume_training
+from rl_training.report.charts import CHART_CSS, Point, Series, line_chart
+from rl_training.run.agent import load_agent
+from rl_training.run.algorithm_spec import get_algorithm_spec
+from rl_training.run.callbacks import Callback
+from rl_training.run.session import Session
+from rl_training.run.workflows import env_source, evaluate_agent, resume_training
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 from provenance import write_result
 
-from rl_training.core.types import EnvShape
-from rl_training.data.replay_buffer import ReplayBuffer, replay_bytes
-from rl_training.experiment.config import TrainConfig
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.trainer import train
+from rl_training.config.train_config import TrainConfig
+from rl_training.core.specs import EnvShape
+from rl_training.data.replay.buffer import ReplayBuffer, replay_bytes
+from rl_training.run.callbacks import Callback
+from rl_training.run.run import train
 
 HALF_CHEETAH = EnvShape((17,), "float32", 6, False)
 

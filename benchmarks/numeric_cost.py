@@ -29,7 +29,7 @@ def take_turns(algo: str, compiled: bool, updates: int) -> None:
     import torch
     from bench_gpu import filled_source, shape_of
 
-    from rl_training.algorithms.catalogue import learner_class
+    from rl_training.algorithms.registry import learner_class
 
     torch.set_num_threads(1)
     cls = learner_class(algo)

@@ -21,7 +21,7 @@ from provenance import write_result
 
 from rl_training.cli import load_config
 from rl_training.core.statistics import summarize
-from rl_training.runtime.fitting import parse_settings
+from rl_training.run.validate import parse_settings
 
 HERE = Path(__file__).resolve().parent
 CLASSES = {"dqn": "stable_baselines3:DQN", "qr_dqn": "sb3_contrib:QRDQN"}

@@ -20,8 +20,8 @@ from provenance import write_result
 
 from rl_training.algorithms.dqn import DQN, DQNSettings
 from rl_training.core.rng import stream
-from rl_training.core.types import EnvShape
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.core.specs import EnvShape
+from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.engine.compilation import compile_once
 
 ROWS, BATCH, ROUNDS, CALLS = 1_000_000, 64, 21, 200

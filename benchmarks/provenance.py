@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rl_training.experiment.runs import git_commit, versions
+from rl_training.files.run_directory import git_commit, versions
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = "benchmarks/results"  # results written one after the other do not make the code another

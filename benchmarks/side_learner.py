@@ -13,12 +13,12 @@ from bench_gpu import SHAPES, filled_source, updates_per_call
 from pacer import Pacer
 
 from rl_training.algorithms.base import Learner
-from rl_training.algorithms.catalogue import learner_class
-from rl_training.core.fields import parse
-from rl_training.data.offline_dataset import ResidentData
-from rl_training.data.replay_buffer import ReplayBuffer
-from rl_training.experiment.config import TrainConfig
-from rl_training.runtime.choices import choose
+from rl_training.algorithms.registry import learner_class
+from rl_training.config.fields import parse
+from rl_training.config.train_config import TrainConfig
+from rl_training.data.datasets.transition_dataset import ResidentData
+from rl_training.data.replay.buffer import ReplayBuffer
+from rl_training.run.plan import choose
 
 
 def make_learner(algo: str, shape_name: str, words: list[str]) -> tuple[Learner, ReplayBuffer | ResidentData, int]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pacer import Pacer
 
-from rl_training.experiment.config import TrainConfig
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.trainer import train
+from rl_training.config.train_config import TrainConfig
+from rl_training.run.callbacks import Callback
+from rl_training.run.run import train
 
 
 class Turns(Callback):

@@ -7,10 +7,10 @@ import dataclasses
 from pathlib import Path
 
 from rl_training.cli import load_config
-from rl_training.experiment.config import TrainConfig
-from rl_training.experiment.registry import get_algorithm_spec
-from rl_training.runtime.agents import load_agent
-from rl_training.runtime.workflows import evaluate_checkpoint
+from rl_training.config.train_config import TrainConfig
+from rl_training.run.agent import load_agent
+from rl_training.run.algorithm_spec import get_algorithm_spec
+from rl_training.run.workflows import evaluate_checkpoint
 
 
 def run_reference(config_name: str) -> None:

@@ -24,12 +24,12 @@ os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 import gymnasium as gym
 
 from rl_training.core.checks import UserError
-from rl_training.envs import classification
-from rl_training.envs.atari import EMULATOR_KWARGS, register_games
-from rl_training.envs.conformance import check_environment
-from rl_training.envs.control_suite import register_suite
-from rl_training.envs.factory import EnvSource
-from rl_training.experiment.runs import git_commit, versions
+from rl_training.envs.host import classification
+from rl_training.envs.host.atari import EMULATOR_KWARGS, register_games
+from rl_training.envs.host.conformance import check_environment
+from rl_training.envs.host.control_suite import register_suite
+from rl_training.envs.host.factory import EnvSource
+from rl_training.files.run_directory import git_commit, versions
 from rl_training.models.cnn.encoders import channels_last
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "environments.md"
@@ -42,7 +42,7 @@ HEAD = """\
 # Environments: how exactly a run in them is resumed
 
 Before training, two copies of an environment play the same episodes, one of them after episodes of other lengths, and
-what they answer is compared bit for bit (`rl_training.envs.classification`). What is played is counted in episodes and
+what they answer is compared bit for bit (`envs/host/classification.py`). What is played is counted in episodes and
 steps, never in seconds, so an environment always gets the same class: up to {vectors:,} steps in all, {images} where
 observations are images or have {big:,} numbers or more; under `wrappers.pixels` the environment below is compared like
 that, and then up to {rendered} drawn frames.

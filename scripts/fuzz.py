@@ -36,17 +36,17 @@ from fuzz_data import mutated_dataset  # noqa: E402
 from fuzz_mutations import mutate_bytes, mutate_json, mutate_safetensors, mutate_yaml  # noqa: E402
 from provenance import write_result  # noqa: E402
 
-from rl_training.algorithms.catalogue import algorithm_names  # noqa: E402
+from rl_training.algorithms.registry import algorithm_names  # noqa: E402
+from rl_training.checkpoint.read import list_checkpoints  # noqa: E402
 from rl_training.cli.loading import load_config  # noqa: E402
+from rl_training.core.assets import packaged_configs  # noqa: E402
 from rl_training.core.checks import ConfigError, UserError  # noqa: E402
-from rl_training.data.loaders import load_transitions  # noqa: E402
-from rl_training.experiment.checkpointing import list_checkpoints  # noqa: E402
-from rl_training.resources import packaged_configs  # noqa: E402
-from rl_training.runtime.agents import agent_from_checkpoint, find_checkpoint, load_agent  # noqa: E402
-from rl_training.runtime.session import TrainingFailure  # noqa: E402
-from rl_training.runtime.trainer import train  # noqa: E402
-from rl_training.runtime.watchdog import Watchdog  # noqa: E402
-from rl_training.runtime.workflows import resume_training  # noqa: E402
+from rl_training.data.datasets.formats.loaders import load_transitions  # noqa: E402
+from rl_training.run.agent import agent_from_checkpoint, find_checkpoint, load_agent  # noqa: E402
+from rl_training.run.run import train  # noqa: E402
+from rl_training.run.session import TrainingFailure  # noqa: E402
+from rl_training.run.watchdog import Watchdog  # noqa: E402
+from rl_training.run.workflows import resume_training  # noqa: E402
 
 EXECUTING = {"pickle.find_class", "marshal.loads", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen"}
 TIMEOUT = 20  # seconds after which a load counts as hung

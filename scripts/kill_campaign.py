@@ -36,9 +36,9 @@ from resume_harness import (
     write_config,
 )
 
-from rl_training.algorithms.catalogue import algorithm_names, learner_class
-from rl_training.experiment.checkpointing import list_checkpoints
-from rl_training.experiment.config import TrainConfig
+from rl_training.algorithms.registry import algorithm_names, learner_class
+from rl_training.checkpoint.read import list_checkpoints
+from rl_training.config.train_config import TrainConfig
 
 STEPS = 4000
 CHANGES: dict[str, Any] = {

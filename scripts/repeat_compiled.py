@@ -25,9 +25,9 @@ def run_once(algo: str, device: str) -> str:
     sys.path[:0] = [str(ROOT / "tests")]
     from conftest import make_quick_config
 
-    from rl_training.algorithms.catalogue import learner_class
-    from rl_training.experiment.checkpointing import load_checkpoint
-    from rl_training.runtime.trainer import train
+    from rl_training.algorithms.registry import learner_class
+    from rl_training.checkpoint.read import load_checkpoint
+    from rl_training.run.run import train
 
     settings = {"normalize_observations": not learner_class(algo).image_observations}
     with tempfile.TemporaryDirectory() as folder:

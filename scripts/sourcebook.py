@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from rl_training.algorithms.catalogue import ALGORITHMS, learner_class
+from rl_training.algorithms.registry import ALGORITHMS, learner_class
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 HEAD = """\

@@ -38,7 +38,7 @@ ONE_OF_A_KIND = ("rainbow_dqn", "tqc", "iql", "drq")
 
 def one_of_a_kind(*kept: str, among: Iterable[str] = ()) -> list[Any]:
     """Every algorithm, but most of them only in the sweep: for proofs that do not depend on the algorithm."""
-    from rl_training.algorithms.catalogue import algorithm_names
+    from rl_training.algorithms.registry import algorithm_names
 
     names, default = list(among) or list(algorithm_names()), kept or ONE_OF_A_KIND
     assert set(kept) <= set(names) and set(default) & set(names), f"{default} are kept, of {names}"
@@ -79,8 +79,8 @@ def small_env(cls: Any) -> tuple[str, dict[str, Any]]:
 
 
 def make_quick_config(algo: str, tmp_path: Path, algo_kwargs: dict[str, Any] | None = None, **changes: Any) -> Any:
-    from rl_training.algorithms.catalogue import learner_class
-    from rl_training.experiment.config import TrainConfig
+    from rl_training.algorithms.registry import learner_class
+    from rl_training.config.train_config import TrainConfig
 
     cls = learner_class(algo)
     names = {field.name for field in dataclasses.fields(cls.settings_type)}
@@ -115,7 +115,7 @@ def quick_config() -> Callable[..., Any]:
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
     """`finished_run(algo)`: the result of a quick run that all tests share. Look at it, or change a copy."""
-    from rl_training.runtime.trainer import train
+    from rl_training.run.run import train
 
     made: dict[str, tuple[Any, dict[str, bytes]]] = {}
 

@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from conftest import make_quick_config
 
-from rl_training.algorithms.catalogue import learner_class
-from rl_training.core.fields import parse
-from rl_training.data.replay_buffer import ReplayBuffer
-from rl_training.envs.factory import EnvSource
-from rl_training.envs.vector import SeededEnvs
-from rl_training.experiment.checkpointing import Checkpoint, list_checkpoints, newest_checkpoint
-from rl_training.runtime.agents import Agent
-from rl_training.runtime.saving import Saver
+from rl_training.algorithms.registry import learner_class
+from rl_training.checkpoint.read import Checkpoint, list_checkpoints, newest_checkpoint
+from rl_training.config.fields import parse
+from rl_training.data.replay.buffer import ReplayBuffer
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.vector import SeededEnvs
+from rl_training.run.agent import Agent
+from rl_training.run.saver import Saver
 
 # Every call by which a Linux process changes files; the question mark is for those that a machine may lack.
 CHANGING = [

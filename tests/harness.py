@@ -52,7 +52,7 @@ def check_seeds_together(cls: Any, **settings: Any) -> None:
     """A learner's seeds, trained together on given batches, are bit for bit each alone (twenty updates)."""
     import torch
 
-    from rl_training.core.types import EnvShape
+    from rl_training.core.specs import EnvShape
 
     seeds, size, generator = (5, 0, 2**31 - 1), settings["batch_size"], torch.Generator().manual_seed(0)
     parsed, shape = cls.settings_type(**settings), EnvShape((3,), "float32", 2, False)
@@ -78,7 +78,7 @@ def check_seeds_together(cls: Any, **settings: Any) -> None:
 
 def check_reference_script(name: str, output_dir: Path, steps: int = 128) -> None:
     """The example finishes in seconds with a tiny budget, still learns something, and exports an agent that loads."""
-    from rl_training.runtime.agents import load_agent
+    from rl_training.run.agent import load_agent
 
     script = str(ROOT / "examples" / f"{name}_reference.py")
     answer = run_program(
@@ -119,7 +119,7 @@ def check_reference_config(name: str, algo: str, monkeypatch: pytest.MonkeyPatch
 
 def check_trainer(train: Any, config: Any, updates_per_step: int = 1) -> None:
     """A training function leaves a checkpoint, and metrics that agree with its logs."""
-    from rl_training.algorithms.catalogue import learner_class
+    from rl_training.algorithms.registry import learner_class
 
     result = train(config, run_suffix="smoke")
     assert result.run_dir.parent == config.output_dir and result.run_dir.name.endswith("-smoke")

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_training.experiment.checkpointing import FORMAT, _sha256, manifest_bytes, newest_checkpoint
-from rl_training.experiment.files import to_json
-from rl_training.experiment.tensor_files import pack_tensors
-from rl_training.runtime.agents import KEY, _digest, load_agent, load_tensors
+from rl_training.checkpoint.read import FORMAT, _sha256, manifest_bytes, newest_checkpoint
+from rl_training.files.atomic import to_json
+from rl_training.files.tensor_files import pack_tensors
+from rl_training.run.agent import KEY, _digest, load_agent, load_tensors
 
 STEP = "step_000000000040"
 

@@ -16,8 +16,8 @@ from typing import Any
 import hostile
 import numpy as np
 
-from rl_training.data.loaders import load_transitions
-from rl_training.data.writing import save_transitions
+from rl_training.data.datasets.formats.loaders import load_transitions
+from rl_training.data.datasets.formats.writing import save_transitions
 
 ROWS = 6
 Builder = Callable[[Path], Path]

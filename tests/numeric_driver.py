@@ -15,10 +15,10 @@ from typing import Any
 from conftest import make_quick_config  # first: it imports rl_training before numpy and torch
 from seed_harness import SEEDS, run, saved_arrays
 
+from rl_training.checkpoint.read import load_checkpoint
 from rl_training.engine.rounding import numerics
-from rl_training.experiment.checkpointing import load_checkpoint
-from rl_training.experiment.runs import versions
-from rl_training.runtime.trainer import train
+from rl_training.files.run_directory import versions
+from rl_training.run.run import train
 
 RUNS = {"sac": {"batch_size": 33, "hidden_sizes": (40, 17)}, "dqn": {"batch_size": 16, "hidden_sizes": (64, 64)}}
 SIZES = {"odd": {"hidden_sizes": (17, 5), "batch_size": 7}, "wide": {"hidden_sizes": (400, 300), "batch_size": 33}}

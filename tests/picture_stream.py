@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rl_training.core.types import EnvShape
+from rl_training.core.specs import EnvShape
 
 
 def shape_of(stack: int = 3, channels: int = 2, limit: int | None = None) -> EnvShape:

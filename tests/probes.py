@@ -12,11 +12,11 @@ import torch
 from gymnasium import spaces
 
 from rl_training.algorithms.base import Learner
-from rl_training.algorithms.catalogue import learner_class
-from rl_training.experiment.config import TrainConfig
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.session import Session
-from rl_training.runtime.trainer import train
+from rl_training.algorithms.registry import learner_class
+from rl_training.config.train_config import TrainConfig
+from rl_training.run.callbacks import Callback
+from rl_training.run.run import train
+from rl_training.run.session import Session
 
 GAMMA = 0.8
 # Applied where the algorithm has a setting of that name. The tiny temperature leaves values without entropy.

@@ -29,12 +29,12 @@ import endless_envs  # noqa: F401
 import image_envs  # noqa: F401  registers what the sweeps train on
 import torch
 
+from rl_training.checkpoint.read import Checkpoint
 from rl_training.cli import main
-from rl_training.envs.vector import SeededEnvs
-from rl_training.experiment.checkpointing import Checkpoint
-from rl_training.runtime import workflows
-from rl_training.runtime.saving import Saver
-from rl_training.runtime.session import Session
+from rl_training.envs.host.vector import SeededEnvs
+from rl_training.run import workflows
+from rl_training.run.saver import Saver
+from rl_training.run.session import Session
 
 LONGEST = 120  # seconds
 ENVIRONMENTS = ("gymnasium.envs.mujoco.half_cheetah_v5", "gymnasium.envs.box2d.lunar_lander")

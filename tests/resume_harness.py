@@ -18,15 +18,15 @@ from conftest import make_quick_config, small_env
 from harness import ROOT
 
 from rl_training.algorithms.base import Learner
-from rl_training.algorithms.catalogue import learner_class
-from rl_training.core.fields import parse
-from rl_training.envs.factory import EnvSource
-from rl_training.envs.worker import LocalStepper
-from rl_training.experiment.checkpointing import Checkpoint, newest_checkpoint
-from rl_training.experiment.config import TrainConfig, config_from_dict
-from rl_training.experiment.yaml_loading import dump_yaml, load_yaml
-from rl_training.runtime.saving import segment_rows
-from rl_training.runtime.storage import make_replay
+from rl_training.algorithms.registry import learner_class
+from rl_training.checkpoint.read import Checkpoint, newest_checkpoint
+from rl_training.config.fields import parse
+from rl_training.config.train_config import TrainConfig, config_from_dict
+from rl_training.config.yaml_loading import dump_yaml, load_yaml
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.worker import LocalStepper
+from rl_training.run.capacity import make_replay
+from rl_training.run.saver import segment_rows
 
 CLOCK = {"time/fps", "time/time_elapsed"}
 # Every number is prime to every other, so that no two things fall due at the same step by design.

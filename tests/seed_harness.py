@@ -13,12 +13,13 @@ from conftest import SMALL_SETTINGS
 from torch import Tensor
 
 from rl_training.algorithms.base import Learner
-from rl_training.algorithms.catalogue import learner_class
-from rl_training.core.fields import parse
-from rl_training.core.types import EnvShape, TrainResult
-from rl_training.data.replay_buffer import ReplayBuffer
-from rl_training.experiment.checkpointing import load_checkpoint
-from rl_training.runtime.trainer import train
+from rl_training.algorithms.registry import learner_class
+from rl_training.checkpoint.read import load_checkpoint
+from rl_training.config.fields import parse
+from rl_training.core.results import TrainResult
+from rl_training.core.specs import EnvShape
+from rl_training.data.replay.buffer import ReplayBuffer
+from rl_training.run.run import train
 
 QuickConfig = Callable[..., Any]
 SEEDS = (5, 0, 2**31 - 1)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from rl_training.core.allocation import use_large_pages
 from rl_training.core.numerics import pin_libraries
+from rl_training.core.version import __version__
 
 # Both before torch and numpy load, which read their environment once.
 use_large_pages()
 pin_libraries()
-
-__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from rl_training.api import (
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
         ManagedAlgorithm,
         RainbowDQN,
     )
-    from rl_training.experiment.config import TrainConfig
+    from rl_training.config.train_config import TrainConfig
 
 __all__ = [
     "BC",
@@ -62,7 +61,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Exports load on first use: `import rl_training` does not import torch."""
     if name == "TrainConfig":
-        return importlib.import_module("rl_training.experiment.config").TrainConfig
+        return importlib.import_module("rl_training.config.train_config").TrainConfig
     if name in __all__:
         return getattr(importlib.import_module("rl_training.api"), name)
     raise AttributeError(f"module 'rl_training' has no attribute {name!r}")

@@ -1,20 +1,5 @@
-"""Files that ship inside the package."""
+"""Names that callers import from here; they live in `rl_training.core.assets`."""
 
-from __future__ import annotations
+from rl_training.core.assets import find_packaged_asset
 
-from pathlib import Path
-
-ASSETS = Path(__file__).parent / "assets"
-
-
-def find_packaged_asset(name: str | Path) -> Path | None:
-    """`configs/dqn/cartpole.yaml` from any directory; None if the package has no such file."""
-    parts = Path(name).parts
-    if ".." in parts or Path(name).is_absolute():
-        return None
-    path = ASSETS.joinpath(*parts)
-    return path if path.is_file() else None
-
-
-def packaged_configs() -> list[Path]:
-    return sorted((ASSETS / "configs").glob("*/*.yaml"))
+__all__ = ["find_packaged_asset"]

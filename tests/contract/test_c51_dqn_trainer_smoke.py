@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_training.experiment.registry import get_algorithm_spec
+from rl_training.run.algorithm_spec import get_algorithm_spec
 from rl_training.runtime.dqn_trainer import train_dqn
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from rl_training import DQN
 from rl_training.core.checks import UserError
-from rl_training.experiment.default_manager import DefaultExperimentManager
-from rl_training.runtime.callbacks import Callback, as_callbacks
+from rl_training.run.callbacks import Callback, as_callbacks
+from rl_training.run.manager import DefaultExperimentManager
+from rl_training.run.workflows import resume_training
 from rl_training.runtime.dqn_trainer import train_dqn
-from rl_training.runtime.workflows import resume_training
 
 
 class StopAt(Callback):
@@ -132,7 +132,7 @@ def test_an_unforeseen_exception_in_training_is_recorded(quick_config, tmp_path:
     def fail(*_: object) -> None:
         raise LookupError("a bug\nin two lines")
 
-    monkeypatch.setattr("rl_training.runtime.session.Session.log", fail)
+    monkeypatch.setattr("rl_training.run.session.Session.log", fail)
     with pytest.raises(LookupError):
         train_dqn(quick_config("dqn", tmp_path), show_progress=False)
     (run_dir,) = tmp_path.iterdir()

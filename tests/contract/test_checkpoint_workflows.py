@@ -15,14 +15,14 @@ from conftest import make_quick_config, one_of_a_kind
 from hostile import seal
 from resume_harness import replay_of
 
-from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.algorithms.registry import algorithm_names, learner_class
+from rl_training.checkpoint.read import list_checkpoints, load_checkpoint
 from rl_training.core.checks import UserError
-from rl_training.experiment.checkpointing import list_checkpoints, load_checkpoint
-from rl_training.runtime import saving
-from rl_training.runtime.agents import load_agent
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.trainer import train
-from rl_training.runtime.workflows import evaluate_checkpoint, predict_checkpoint, resume_training
+from rl_training.run import saver as saving
+from rl_training.run.agent import load_agent
+from rl_training.run.callbacks import Callback
+from rl_training.run.run import train
+from rl_training.run.workflows import evaluate_checkpoint, predict_checkpoint, resume_training
 
 CLOCK = {"time/fps", "time/time_elapsed"}
 

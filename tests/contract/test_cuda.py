@@ -11,14 +11,14 @@ import pytest
 import torch
 from picture_stream import Stream, shape_of
 
-from rl_training.algorithms.catalogue import algorithm_names, learner_class
-from rl_training.core.types import EnvShape
-from rl_training.data.frame_replay import FrameReplay, replay_class
-from rl_training.experiment.checkpointing import load_checkpoint
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.session import Session
-from rl_training.runtime.trainer import train
-from rl_training.runtime.workflows import resume_training
+from rl_training.algorithms.registry import algorithm_names, learner_class
+from rl_training.checkpoint.read import load_checkpoint
+from rl_training.core.specs import EnvShape
+from rl_training.data.replay.frames import FrameReplay, replay_class
+from rl_training.run.callbacks import Callback
+from rl_training.run.run import train
+from rl_training.run.session import Session
+from rl_training.run.workflows import resume_training
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 # Stated tolerance: GPU kernels choose other summation orders for other batch sizes.

@@ -13,15 +13,15 @@ from gymnasium import spaces
 
 from rl_training import BC, IQL
 from rl_training.algorithms.iql import IQLSettings
+from rl_training.checkpoint.read import load_checkpoint
 from rl_training.cli import load_config, main
 from rl_training.cli.loading import default_config
 from rl_training.core.checks import UserError
-from rl_training.data.writing import save_transitions
-from rl_training.envs.factory import EnvSource
-from rl_training.experiment.checkpointing import load_checkpoint
-from rl_training.runtime.datasets import load_data
-from rl_training.runtime.fitting import parse_settings, with_task_defaults
-from rl_training.runtime.recipes import record_random
+from rl_training.data.datasets.conversion import load_data
+from rl_training.data.datasets.formats.writing import save_transitions
+from rl_training.data.datasets.generate import record_random
+from rl_training.envs.host.factory import EnvSource
+from rl_training.run.validate import parse_settings, with_task_defaults
 
 SMALL = ["--total-timesteps", "4", "--set", "batch_size=8", "--set", "hidden_sizes=[8]", "--set", "threads=1",
          "--set", "video=false", "--set", "report=false", "--set", "compile=off", "--quiet", "--json"]  # fmt: skip
@@ -85,7 +85,7 @@ def test_a_file_takes_the_recipe_along_and_an_agent_keeps_it() -> None:
 
 
 def test_the_resolved_config_of_one_source_takes_another(tmp_path: Path) -> None:
-    from rl_training.experiment.yaml_loading import dump_yaml
+    from rl_training.config.yaml_loading import dump_yaml
 
     resolved = with_task_defaults(default_config("iql", "Pendulum-v1"))[0]
     (tmp_path / "config.yaml").write_text(dump_yaml(resolved.to_dict()))

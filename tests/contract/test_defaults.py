@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.algorithms.registry import algorithm_names, learner_class
 
 DEFAULTS = {
     "dqn": {"double": False, "dueling": False, "n_step": 1, "prioritized": False, "noisy": False},

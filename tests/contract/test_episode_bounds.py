@@ -11,14 +11,14 @@ from endless_envs import ENDLESS
 
 from rl_training.cli.main import main
 from rl_training.core.checks import Note, UserError
-from rl_training.data.loaders import load_transitions
-from rl_training.envs.factory import EnvSource
-from rl_training.runtime.agents import load_agent
-from rl_training.runtime.closing import record_video
-from rl_training.runtime.episode_bound import EpisodeBound
-from rl_training.runtime.recipes import record_random
-from rl_training.runtime.trainer import train
-from rl_training.runtime.workflows import evaluate_checkpoint
+from rl_training.data.datasets.formats.loaders import load_transitions
+from rl_training.data.datasets.generate import record_random
+from rl_training.envs.host.episode_bound import EpisodeBound
+from rl_training.envs.host.factory import EnvSource
+from rl_training.run.agent import load_agent
+from rl_training.run.artifacts import record_video
+from rl_training.run.run import train
+from rl_training.run.workflows import evaluate_checkpoint
 
 MISSING = (
     "Endless-v0 has no time limit: in evaluations and videos an episode is cut at 30 steps (eval_episode_limit), "

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from conftest import one_of_a_kind
 
-from rl_training.experiment.default_manager import DefaultExperimentManager
-from rl_training.runtime.callbacks import Callback
+from rl_training.run.callbacks import Callback
+from rl_training.run.manager import DefaultExperimentManager
 
 
 class Diary(Callback):

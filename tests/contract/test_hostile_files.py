@@ -16,12 +16,12 @@ from harness import run_program
 from hostile import STEP, agent_with, header, plain, sealed_with, state_text, state_with
 
 from rl_training import __version__
+from rl_training.checkpoint.read import DamagedCheckpoint, load_checkpoint
 from rl_training.cli.main import main
 from rl_training.core.checks import Note, UserError
-from rl_training.experiment.checkpointing import DamagedCheckpoint, load_checkpoint
-from rl_training.runtime.agents import find_checkpoint, load_agent
-from rl_training.runtime.trainer import train
-from rl_training.runtime.workflows import resume_training
+from rl_training.run.agent import find_checkpoint, load_agent
+from rl_training.run.run import train
+from rl_training.run.workflows import resume_training
 
 try:
     import h5py  # noqa: F401  (an extra)

@@ -20,22 +20,22 @@ from resume_harness import Forks, compare_runs, make_config
 from seed_harness import assert_same_bits, saved_arrays
 
 from rl_training.algorithms import DQN, SAC
-from rl_training.algorithms.catalogue import learner_class
+from rl_training.algorithms.registry import learner_class
 from rl_training.cli import load_config
+from rl_training.config.fields import parse
+from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
-from rl_training.core.fields import parse
-from rl_training.core.types import EnvShape
-from rl_training.data.frame_replay import FrameReplay
-from rl_training.envs.conformance import check_environment
-from rl_training.envs.factory import EnvSource
-from rl_training.experiment.config import TrainConfig
+from rl_training.core.specs import EnvShape
+from rl_training.data.replay.frames import FrameReplay
+from rl_training.envs.host.conformance import check_environment
+from rl_training.envs.host.factory import EnvSource
 from rl_training.models import MLPQNetwork, MLPSACModel
 from rl_training.models.cnn.encoders import NatureCNN
-from rl_training.runtime.agents import load_agent
-from rl_training.runtime.closing import record_video
-from rl_training.runtime.fitting import check_fit
-from rl_training.runtime.trainer import train
-from rl_training.runtime.workflows import predict_checkpoint
+from rl_training.run.agent import load_agent
+from rl_training.run.artifacts import record_video
+from rl_training.run.run import train
+from rl_training.run.validate import check_fit
+from rl_training.run.workflows import predict_checkpoint
 
 PIXELS = {"pixels": {"resize_shape": [36, 40], "frame_stack": 2}}
 ATARI = {"atari": {"resize_shape": [36, 36], "noop_max": 3, "terminal_on_life_loss": True}}
@@ -281,7 +281,7 @@ def test_seeds_among_many_learn_from_images_as_alone(algo: str, quick_config: An
 
 
 def test_an_agent_that_sees_travels_as_one_file(quick_config: Any, tmp_path: Path) -> None:
-    from rl_training.runtime.callbacks import Callback
+    from rl_training.run.callbacks import Callback
 
     class Keep(Callback):
         def on_end(self, session: Any) -> None:

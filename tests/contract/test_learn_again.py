@@ -15,15 +15,15 @@ import torch
 from resume_harness import compare_runs
 
 import rl_training
-from rl_training.algorithms.catalogue import learner_class
+from rl_training.algorithms.registry import learner_class
+from rl_training.checkpoint.read import load_checkpoint
+from rl_training.config.yaml_loading import load_yaml
 from rl_training.core.checks import UserError
-from rl_training.experiment.checkpointing import load_checkpoint
-from rl_training.experiment.default_manager import DefaultExperimentManager
-from rl_training.experiment.yaml_loading import load_yaml
-from rl_training.runtime.agents import load_agent
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.trainer import train
-from rl_training.runtime.workflows import resume_training
+from rl_training.run.agent import load_agent
+from rl_training.run.callbacks import Callback
+from rl_training.run.manager import DefaultExperimentManager
+from rl_training.run.run import train
+from rl_training.run.workflows import resume_training
 
 
 def managed(algo: str, quick_config: Any, path: Path, algo_kwargs: dict[str, Any] | None = None, **changes: Any) -> Any:

@@ -11,17 +11,17 @@ import pytest
 import torch
 
 import rl_training
-from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.algorithms.registry import algorithm_names, learner_class
+from rl_training.checkpoint.read import load_checkpoint
 from rl_training.core.checks import UserError
 from rl_training.data import TransitionDataset
-from rl_training.data.writing import save_transitions
-from rl_training.envs.factory import EnvSource
-from rl_training.experiment.checkpointing import load_checkpoint
-from rl_training.experiment.default_manager import DefaultExperimentManager
-from rl_training.runtime.callbacks import Callback
+from rl_training.data.datasets.formats.writing import save_transitions
+from rl_training.data.datasets.generate import record_random
+from rl_training.envs.host.factory import EnvSource
+from rl_training.run.callbacks import Callback
+from rl_training.run.manager import DefaultExperimentManager
+from rl_training.run.workflows import resume_training
 from rl_training.runtime.iql_trainer import train_iql
-from rl_training.runtime.recipes import record_random
-from rl_training.runtime.workflows import resume_training
 
 OFFLINE = [name for name in algorithm_names() if learner_class(name).offline]
 QUICK: dict[str, Any] = {

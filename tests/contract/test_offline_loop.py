@@ -14,25 +14,25 @@ import pytest
 import torch
 from conftest import make_quick_config, one_of_a_kind
 
-from rl_training.algorithms.catalogue import algorithm_names, learner_class
 from rl_training.algorithms.iql import IQLSettings
 from rl_training.algorithms.offline import settled_path
+from rl_training.algorithms.registry import algorithm_names, learner_class
+from rl_training.checkpoint.read import load_checkpoint
 from rl_training.cli.main import main
+from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
-from rl_training.data.offline_dataset import ResidentData, TransitionDataset
-from rl_training.data.transitions import joined
-from rl_training.data.writing import save_transitions
-from rl_training.envs.factory import EnvSource
-from rl_training.experiment.checkpointing import load_checkpoint
-from rl_training.experiment.config import TrainConfig
+from rl_training.data.datasets.formats.writing import save_transitions
+from rl_training.data.datasets.generate import record_random
+from rl_training.data.datasets.prepare import prepare_offline
+from rl_training.data.datasets.transition_dataset import ResidentData, TransitionDataset
+from rl_training.data.datasets.transitions import joined
+from rl_training.envs.host.factory import EnvSource
 from rl_training.resources import find_packaged_asset
-from rl_training.runtime.agents import load_agent
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.fitting import check_data_memory, parse_settings, with_task_defaults
-from rl_training.runtime.offline import prepare_offline
-from rl_training.runtime.recipes import record_random
-from rl_training.runtime.trainer import train
-from rl_training.runtime.workflows import resume_training
+from rl_training.run.agent import load_agent
+from rl_training.run.callbacks import Callback
+from rl_training.run.run import train
+from rl_training.run.validate import check_data_memory, parse_settings, with_task_defaults
+from rl_training.run.workflows import resume_training
 
 OFFLINE = [name for name in algorithm_names() if learner_class(name).offline]
 

@@ -14,20 +14,20 @@ from conftest import one_of_a_kind
 from resume_harness import compare_runs
 from test_offline_loop import OFFLINE, StopAt, config, learner_bits
 
-from rl_training.algorithms.catalogue import learner_class
+from rl_training.algorithms.registry import learner_class
+from rl_training.checkpoint.read import load_checkpoint
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
-from rl_training.core.types import EnvShape
-from rl_training.data.mixed_data import MixedData
-from rl_training.data.offline_dataset import ResidentData, TransitionDataset
-from rl_training.data.replay_buffer import ReplayBuffer
-from rl_training.data.writing import save_transitions
-from rl_training.envs.factory import EnvSource
-from rl_training.experiment.checkpointing import load_checkpoint
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.recipes import record_random
-from rl_training.runtime.trainer import train
-from rl_training.runtime.workflows import resume_training
+from rl_training.core.specs import EnvShape
+from rl_training.data.datasets.formats.writing import save_transitions
+from rl_training.data.datasets.generate import record_random
+from rl_training.data.datasets.transition_dataset import ResidentData, TransitionDataset
+from rl_training.data.replay.buffer import ReplayBuffer
+from rl_training.data.replay.mixed import MixedData
+from rl_training.envs.host.factory import EnvSource
+from rl_training.run.callbacks import Callback
+from rl_training.run.run import train
+from rl_training.run.workflows import resume_training
 
 LEARNERS = [algo for algo in OFFLINE if learner_class(algo).learns_online]
 ENV = {"env_kwargs": {"max_episode_steps": 13}}  # the online stage sees the ends of episodes

@@ -7,8 +7,8 @@ import importlib
 import pytest
 
 import rl_training
-from rl_training.algorithms.catalogue import ALGORITHMS, algorithm_names, learner_class
-from rl_training.experiment.registry import get_algorithm_spec, list_algorithm_specs
+from rl_training.algorithms.registry import ALGORITHMS, algorithm_names, learner_class
+from rl_training.run.algorithm_spec import get_algorithm_spec, list_algorithm_specs
 
 
 @pytest.mark.parametrize("algo", algorithm_names())
@@ -39,6 +39,6 @@ def test_unknown_names_are_refused_with_the_nearest() -> None:
 def test_exports_are_what_all_says() -> None:
     for name in rl_training.__all__:
         assert getattr(rl_training, name) is not None
-    from rl_training.experiment.config import TrainConfig
+    from rl_training.config.train_config import TrainConfig
 
     assert rl_training.TrainConfig is TrainConfig

@@ -21,7 +21,7 @@ from probes import (
 )
 
 from rl_training.algorithms.base import Learner
-from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.algorithms.registry import algorithm_names, learner_class
 
 # A policy that is cloned from random actions has neither values nor a choice of its own.
 VECTOR_ALGORITHMS = [name for name in algorithm_names() if name != "bc" and not learner_class(name).image_observations]

@@ -10,9 +10,9 @@ import pytest
 from conftest import one_of_a_kind
 
 import rl_training
-from rl_training.algorithms.catalogue import learner_class
+from rl_training.algorithms.registry import learner_class
 from rl_training.core.checks import UserError
-from rl_training.envs.factory import EnvSource
+from rl_training.envs.host.factory import EnvSource
 
 
 def managed_class(algo: str):

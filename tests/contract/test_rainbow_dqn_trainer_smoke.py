@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rl_training.experiment.registry import get_algorithm_spec
+from rl_training.run.algorithm_spec import get_algorithm_spec
 from rl_training.runtime.dqn_trainer import train_dqn
 
 

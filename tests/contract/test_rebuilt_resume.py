@@ -13,17 +13,17 @@ import pytest
 from carrying_envs import CARRYING, Carrying
 from resume_harness import Forks, compare_runs, make_config, read_json
 
+from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.rng import episode_seed, stream
-from rl_training.envs.factory import EnvSource
-from rl_training.envs.vector import SeededEnvs
-from rl_training.envs.workers import WorkerStepper
-from rl_training.experiment.config import TrainConfig
-from rl_training.runtime import environment_record
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.recipes import record_random
-from rl_training.runtime.trainer import train
-from rl_training.runtime.workflows import evaluate_agent, load_agent, resume_training
+from rl_training.data.datasets.generate import record_random
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.vector import SeededEnvs
+from rl_training.envs.host.workers import WorkerStepper
+from rl_training.run import environment_record
+from rl_training.run.callbacks import Callback
+from rl_training.run.run import train
+from rl_training.run.workflows import evaluate_agent, load_agent, resume_training
 
 MODULE = f"carrying_envs:{CARRYING}"  # what a worker process can import
 

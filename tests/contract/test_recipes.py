@@ -14,16 +14,17 @@ import torch
 from conftest import make_quick_config
 
 from rl_training.core.checks import UserError
-from rl_training.data.transitions import FIELDS, Transitions
-from rl_training.data.writing import save_transitions
-from rl_training.envs.factory import EnvSource
+from rl_training.data.datasets import from_run as replay_data
+from rl_training.data.datasets import generate as recipes
+from rl_training.data.datasets.conversion import load_data, training_data
+from rl_training.data.datasets.formats.writing import save_transitions
+from rl_training.data.datasets.generate import record_policy, record_random
+from rl_training.data.datasets.prepare import own_spaces
+from rl_training.data.datasets.transitions import FIELDS, Transitions
+from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict
-from rl_training.runtime import recipes, replay_data
-from rl_training.runtime.agents import load_agent
-from rl_training.runtime.datasets import load_data, training_data
-from rl_training.runtime.offline import own_spaces
-from rl_training.runtime.recipes import record_policy, record_random
-from rl_training.runtime.trainer import train
+from rl_training.run.agent import load_agent
+from rl_training.run.run import train
 
 needs_h5py = pytest.mark.skipif(importlib.util.find_spec("h5py") is None, reason="h5py is an extra")
 PENDULUM, CARTPOLE = EnvSource("Pendulum-v1"), EnvSource("CartPole-v1")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from harness import check_trainer
 
+from rl_training.checkpoint.read import load_checkpoint
 from rl_training.core.checks import UserError
-from rl_training.experiment.checkpointing import load_checkpoint
 from rl_training.runtime.redq_trainer import train_redq
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rl_training.core.checks import UserError
-from rl_training.experiment.charts import (
+from rl_training.report.charts import (
     Point,
     Series,
     format_column,
@@ -21,7 +21,7 @@ from rl_training.experiment.charts import (
     line_chart,
     nice_ticks,
 )
-from rl_training.experiment.report import write_report
+from rl_training.report.page import write_report
 
 VOID = {"meta", "br", "line", "rect", "circle", "polyline", "polygon"}
 

@@ -15,10 +15,10 @@ from test_report import make_run, report_of, tiles, write_rows
 
 from rl_training.cli.main import main
 from rl_training.core.signals import Stopped, interruptible
-from rl_training.experiment.charts import format_number
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.session import TrainingFailure
-from rl_training.runtime.trainer import train
+from rl_training.report.charts import format_number
+from rl_training.run.callbacks import Callback
+from rl_training.run.run import train
+from rl_training.run.session import TrainingFailure
 
 DATASET = {
     "kind": "file",

@@ -10,18 +10,18 @@ import pytest
 from conftest import one_of_a_kind
 from safetensors import safe_open
 
-from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.algorithms.registry import algorithm_names, learner_class
 from rl_training.algorithms.sac import SAC, SACSettings
+from rl_training.checkpoint.read import load_checkpoint
 from rl_training.cli import load_config
-from rl_training.envs import wrappers
-from rl_training.experiment.checkpointing import load_checkpoint
-from rl_training.experiment.config import TrainConfig
-from rl_training.experiment.yaml_loading import dump_yaml
-from rl_training.runtime import fitting
-from rl_training.runtime.agents import Agent, load_agent
-from rl_training.runtime.fitting import parse_settings, with_task_defaults
-from rl_training.runtime.trainer import train
-from rl_training.runtime.workflows import resume_training
+from rl_training.config.train_config import TrainConfig
+from rl_training.config.yaml_loading import dump_yaml
+from rl_training.envs.host import wrappers
+from rl_training.run import validate as fitting
+from rl_training.run.agent import Agent, load_agent
+from rl_training.run.run import train
+from rl_training.run.validate import parse_settings, with_task_defaults
+from rl_training.run.workflows import resume_training
 
 
 @dataclasses.dataclass(frozen=True)

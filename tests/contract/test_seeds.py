@@ -26,11 +26,11 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.algorithms.registry import algorithm_names, learner_class
 from rl_training.engine.engine import Engine
 from rl_training.engine.phases import Phase
 from rl_training.models.parts import StackedLinear
-from rl_training.runtime.choices import compiler_present
+from rl_training.run.plan import compiler_present
 
 every_algorithm = pytest.mark.parametrize("algo", algorithm_names())
 

@@ -12,11 +12,12 @@ import pytest
 
 from rl_training import DQN
 from rl_training.core.signals import Stopped, StopSignals, active_signals
-from rl_training.envs.vector import EnvironmentFailure
-from rl_training.experiment.runs import RunRecord
-from rl_training.runtime import closing, trainer
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.workflows import resume_training
+from rl_training.envs.host.vector import EnvironmentFailure
+from rl_training.files.run_directory import RunRecord
+from rl_training.run import artifacts as closing
+from rl_training.run import run as trainer
+from rl_training.run.callbacks import Callback
+from rl_training.run.workflows import resume_training
 
 pytestmark = pytest.mark.usefixtures("ctrl_c")
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from harness import check_trainer
 
+from rl_training.checkpoint.read import load_checkpoint
 from rl_training.core.checks import UserError
-from rl_training.experiment.checkpointing import load_checkpoint
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.session import Session
+from rl_training.run.callbacks import Callback
+from rl_training.run.session import Session
+from rl_training.run.workflows import resume_training
 from rl_training.runtime.td3_trainer import train_td3
-from rl_training.runtime.workflows import resume_training
 
 
 def test_train_td3_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from harness import decode
 from numpy.typing import NDArray
 
 from rl_training.core.checks import UserError
-from rl_training.experiment.video import write_video
-from rl_training.runtime.workflows import record_checkpoint
+from rl_training.report.video import write_video
+from rl_training.run.workflows import record_checkpoint
 
 
 def grey_ramp(count: int, height: int, width: int) -> Iterator[NDArray[np.uint8]]:

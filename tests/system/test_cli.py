@@ -11,9 +11,9 @@ import yaml
 from conftest import one_of_a_kind, small_env
 from harness import decode, run_cli, run_program
 
-from rl_training.algorithms.catalogue import algorithm_names, learner_class
+from rl_training.algorithms.registry import algorithm_names, learner_class
 from rl_training.cli import load_config, main
-from rl_training.runtime.agents import load_agent
+from rl_training.run.agent import load_agent
 
 SMALL = ["--set", "algo_kwargs.learning_starts=20", "--set", "algo_kwargs.batch_size=8", "--set", "video=false",
          "--set", "algo_kwargs.hidden_sizes=[16]", "--set", "threads=1", "--quiet"]  # fmt: skip

@@ -13,14 +13,14 @@ from conftest import make_quick_config
 from safetensors.numpy import load_file
 
 from rl_training.core.checks import UserError
-from rl_training.envs import control_suite
-from rl_training.envs.conformance import check_environment
-from rl_training.envs.factory import EnvSource
-from rl_training.envs.native import native_state
-from rl_training.envs.vector import SeededEnvs
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.trainer import train
-from rl_training.runtime.workflows import resume_training
+from rl_training.envs.host import control_suite
+from rl_training.envs.host.conformance import check_environment
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.snapshots import native_state
+from rl_training.envs.host.vector import SeededEnvs
+from rl_training.run.callbacks import Callback
+from rl_training.run.run import train
+from rl_training.run.workflows import resume_training
 
 
 def test_a_missing_package_is_told_with_the_command_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

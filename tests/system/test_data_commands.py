@@ -15,8 +15,8 @@ from hostile_data import good_arrays, minari, npz
 from rl_training.cli.data_commands import histogram
 from rl_training.cli.main import main
 from rl_training.core.d4rl import normalized_score
-from rl_training.data.loaders import load_transitions
-from rl_training.data.summary import trajectory_returns
+from rl_training.data.datasets.formats.loaders import load_transitions
+from rl_training.data.datasets.summary import trajectory_returns
 
 needs_h5py = pytest.mark.skipif(importlib.util.find_spec("h5py") is None, reason="h5py is an extra")
 
@@ -125,7 +125,7 @@ def test_record_at_random_and_with_an_agent(tmp_path: Path, capsys, quick_config
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
     assert "30 transitions, 1 trajectories" in capsys.readouterr().out
 
-    from rl_training.runtime.trainer import train
+    from rl_training.run.run import train
 
     run_dir = train(quick_config("sac", tmp_path / "runs", total_timesteps=30), show_progress=False).run_dir
     assert run("record", tmp_path / "c.npz", "--agent", run_dir, "--size", "30", "--noise", "0.1", "--quiet") == 0

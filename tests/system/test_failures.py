@@ -15,16 +15,16 @@ import torch
 from conftest import one_of_a_kind
 from harness import run_program
 
-from rl_training.algorithms.catalogue import learner_class
+from rl_training.algorithms.registry import learner_class
+from rl_training.checkpoint.read import load_checkpoint, newest_checkpoint
 from rl_training.cli.main import main
-from rl_training.envs import vector
+from rl_training.envs.host import vector
 from rl_training.envs.spaces import space_to_dict
-from rl_training.experiment.checkpointing import load_checkpoint, newest_checkpoint
-from rl_training.runtime import trainer
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.session import TrainingFailure
-from rl_training.runtime.trainer import train
-from rl_training.runtime.workflows import resume_training
+from rl_training.run import run as trainer
+from rl_training.run.callbacks import Callback
+from rl_training.run.run import train
+from rl_training.run.session import TrainingFailure
+from rl_training.run.workflows import resume_training
 
 
 class Faulty(gym.Wrapper):

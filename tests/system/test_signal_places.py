@@ -16,7 +16,7 @@ from conftest import make_quick_config
 from endless_envs import ENDLESS
 from resume_harness import Forks, compare_runs, make_config, read_json, run_dir_in, wait_for, write_config
 
-from rl_training.experiment.checkpointing import list_checkpoints
+from rl_training.checkpoint.read import list_checkpoints
 
 TRAIN = ["train", "--config", "config.yaml", "--quiet"]
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -57,11 +57,11 @@ def stop(
     return lines
 
 
-EVALUATING = "rl_training.runtime.evaluate:_play"
-FILMING = "rl_training.runtime.closing:_render"
-RECORDING = "rl_training.runtime.recipes:_row"
-LOADING = "rl_training.data.npz:NpzReader.read"
-WRITING = "rl_training.data.writing:write_npz"
+EVALUATING = "rl_training.run.evaluate:_play"
+FILMING = "rl_training.run.artifacts:_render"
+RECORDING = "rl_training.data.datasets.generate:_row"
+LOADING = "rl_training.data.datasets.formats.npz:NpzReader.read"
+WRITING = "rl_training.data.datasets.formats.writing:write_npz"
 COMMANDS = {
     "evaluate": (["evaluate", "RUN"], EVALUATING),
     "record": (["record", "RUN", "--output", "out.webm"], FILMING),
@@ -87,12 +87,12 @@ def test_signal_in_a_command(command: str, in_c: bool, forks: Forks, made: dict[
 
 # Before there is anything to save: whether a run directory is there already, and where the time goes.
 SET_UP = {
-    "conformance": (False, "dqn", "rl_training.runtime.environment_record:check_environment"),
+    "conformance": (False, "dqn", "rl_training.run.environment_record:check_environment"),
     "loading data": (False, "iql", LOADING),
     "recording data": (False, "bc", RECORDING),
-    "building environments": (True, "dqn", "rl_training.runtime.trainer:SeededEnvs"),
-    "making the replay": (True, "sac", "rl_training.runtime.trainer:make_replay"),
-    "resetting": (True, "td3", "rl_training.envs.vector:SeededEnvs.reset_all"),
+    "building environments": (True, "dqn", "rl_training.run.run:SeededEnvs"),
+    "making the replay": (True, "sac", "rl_training.run.run:make_replay"),
+    "resetting": (True, "td3", "rl_training.envs.host.vector:SeededEnvs.reset_all"),
 }
 
 

@@ -12,8 +12,8 @@ import pytest
 from conftest import one_of_a_kind
 from resume_harness import Forks, compare_runs, contents, make_config, run_dir_in, start_program, wait_for, write_config
 
-from rl_training.algorithms.catalogue import algorithm_names, learner_class
-from rl_training.experiment.checkpointing import newest_checkpoint
+from rl_training.algorithms.registry import algorithm_names, learner_class
+from rl_training.checkpoint.read import newest_checkpoint
 
 TRAIN = ["train", "--config", "config.yaml", "--quiet"]
 SIGNALS = {signal.SIGTERM: 143, signal.SIGINT: 130}

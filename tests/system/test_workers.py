@@ -18,10 +18,10 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from rl_training.core.rng import stream
-from rl_training.envs.factory import EnvSource
-from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
-from rl_training.envs.worker import LocalStepper
-from rl_training.envs.workers import WorkerStepper, choose_workers
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.vector import EnvironmentFailure, SeededEnvs
+from rl_training.envs.host.worker import LocalStepper
+from rl_training.envs.host.workers import WorkerStepper, choose_workers
 
 # Importable by its name, so that a worker can build what it registers. Episodes whose seed is a multiple of 4 go wrong.
 ODD_ENVS = """
@@ -270,8 +270,8 @@ def test_a_worker_that_ends_or_hangs_is_named(
 def test_signals_to_the_group_or_the_worker_do_not_end_it(make: Callable[..., SeededEnvs]) -> None:
     program = """
         import os, signal, numpy as np
-        from rl_training.envs.factory import EnvSource
-        from rl_training.envs.vector import SeededEnvs
+        from rl_training.envs.host.factory import EnvSource
+        from rl_training.envs.host.vector import SeededEnvs
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: print("parent heard", flush=True))
         envs = SeededEnvs(EnvSource("CartPole-v1"), range(4), 1, workers=2)
@@ -307,8 +307,8 @@ def test_workers_end_with_close_and_with_a_killed_parent(make: Callable[..., See
 
     program = """
         import time
-        from rl_training.envs.factory import EnvSource
-        from rl_training.envs.vector import SeededEnvs
+        from rl_training.envs.host.factory import EnvSource
+        from rl_training.envs.host.vector import SeededEnvs
         envs = SeededEnvs(EnvSource("CartPole-v1"), range(6), 1, workers=3)
         print(*(worker.process.pid for worker in envs.stepper.workers), flush=True)
         time.sleep(60)
@@ -344,7 +344,7 @@ def test_what_workers_cannot_build_runs_in_this_process(make: Callable[..., Seed
 
 
 def test_workers_start_without_torch() -> None:
-    check = "import sys, rl_training.envs.worker; sys.exit('torch' in sys.modules)"
+    check = "import sys, rl_training.envs.host.worker; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], env=child_environment(), check=False).returncode == 0
 
 

@@ -10,7 +10,7 @@ from torch.func import vmap
 from torch.nn import functional as F
 
 from rl_training.core.checks import UserError
-from rl_training.data.augment import random_shift
+from rl_training.models.augment import random_shift
 
 
 def images(batch: int = 5, shape: tuple[int, ...] = (6, 9, 7), seed: int = 0) -> Tensor:

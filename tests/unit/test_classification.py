@@ -11,10 +11,10 @@ import pytest
 from carrying_envs import CARRYING, Carrying
 
 from rl_training.core.checks import UserError
-from rl_training.envs import classification, conformance
-from rl_training.envs.conformance import check_environment, check_spaces, classified
-from rl_training.envs.factory import EnvSource, Restore
-from rl_training.envs.native import native_state
+from rl_training.envs.host import classification, conformance
+from rl_training.envs.host.conformance import check_environment, check_spaces, classified
+from rl_training.envs.host.factory import EnvSource, Restore
+from rl_training.envs.host.snapshots import native_state
 
 
 def carrying(what: str) -> EnvSource:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms import DQN
-from rl_training.core.types import EnvShape
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.core.specs import EnvShape
+from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.engine.compilation import compile_once
 from rl_training.models import MLPQNetwork
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from rl_training.config.train_config import TrainConfig, apply_overrides, config_from_dict, located, parse_seeds
+from rl_training.config.yaml_loading import LoadedYaml, dump_yaml, load_yaml, parse_yaml, parse_yaml_value
 from rl_training.core.checks import ConfigError, Problem, UserError
-from rl_training.experiment.config import TrainConfig, apply_overrides, config_from_dict, located, parse_seeds
-from rl_training.experiment.yaml_loading import LoadedYaml, dump_yaml, load_yaml, parse_yaml, parse_yaml_value
 
 
 def load_text(text: str | bytes, tmp_path: Path) -> LoadedYaml:

@@ -24,14 +24,15 @@ from gymnasium import spaces
 from hostile_data import good_arrays, hdf5, minari, npz
 
 from rl_training.core.checks import UserError
-from rl_training.data import npz as npz_module
-from rl_training.data import storage, writing
-from rl_training.data.loaders import load_transitions
-from rl_training.data.transitions import FIELDS, Transitions, joined
-from rl_training.data.writing import save_transitions
+from rl_training.data.datasets import array_store as storage
+from rl_training.data.datasets.conversion import differences, load_data, training_data
+from rl_training.data.datasets.formats import npz as npz_module
+from rl_training.data.datasets.formats import writing
+from rl_training.data.datasets.formats.loaders import load_transitions
+from rl_training.data.datasets.formats.writing import save_transitions
+from rl_training.data.datasets.prepare import own_spaces
+from rl_training.data.datasets.transitions import FIELDS, Transitions, joined
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict, space_to_dict
-from rl_training.runtime.datasets import differences, load_data, training_data
-from rl_training.runtime.offline import own_spaces
 
 SPACES = {
     "observation_space": {"kind": "box", "shape": [3], "dtype": "float32", "low": ["-inf"], "high": ["inf"]},

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from rl_training.algorithms.losses import categorical_projection, quantile_huber, td_target
-from rl_training.core.types import EnvShape
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.core.specs import EnvShape
+from rl_training.data.replay.buffer import ReplayBuffer
 
 
 def test_quantile_huber_by_hand() -> None:

@@ -11,7 +11,7 @@ import pytest
 from harness import run_program
 
 from rl_training.cli import doctor
-from rl_training.envs.factory import EnvSource
+from rl_training.envs.host.factory import EnvSource
 
 
 def renderings(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> list[dict[str, Any]]:

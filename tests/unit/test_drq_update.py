@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from rl_training.algorithms import DrQ, drq_loss
 from rl_training.algorithms.drq import DrQSettings
 from rl_training.core.checks import UserError
-from rl_training.core.types import EnvShape
-from rl_training.data.augment import random_shift
+from rl_training.core.specs import EnvShape
 from rl_training.models import CNNDrQModel
+from rl_training.models.augment import random_shift
 from rl_training.models.cnn.encoders import DrQCNN, NatureCNN
 
 SIZES: dict[str, Any] = {"features_dim": 8, "actor_hidden_sizes": (16,), "critic_hidden_sizes": (16,)}

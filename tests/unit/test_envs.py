@@ -14,12 +14,12 @@ import pytest
 from gymnasium import spaces
 
 from rl_training.core.checks import UserError
-from rl_training.envs import vector
-from rl_training.envs.conformance import check_environment
-from rl_training.envs.factory import EnvSource
+from rl_training.envs.host import vector
+from rl_training.envs.host.conformance import check_environment
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.vector import EnvironmentFailure, SeededEnvs
+from rl_training.envs.host.wrappers import episode_limit
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict, space_to_dict
-from rl_training.envs.vector import EnvironmentFailure, SeededEnvs
-from rl_training.envs.wrappers import episode_limit
 
 CARTPOLE, PENDULUM = EnvSource("CartPole-v1"), EnvSource("Pendulum-v1")
 

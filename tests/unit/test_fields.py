@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from rl_training.core.checks import ConfigError, Problem, UserError, did_you_mean, nearest, require, shown
-from rl_training.core.fields import (
+from rl_training.config.fields import (
     Condition,
     above,
     above_up_to,
@@ -24,6 +23,7 @@ from rl_training.core.fields import (
     setting,
     within,
 )
+from rl_training.core.checks import ConfigError, Problem, UserError, did_you_mean, nearest, require, shown
 
 
 @dataclass(frozen=True)

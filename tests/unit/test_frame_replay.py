@@ -9,9 +9,9 @@ import pytest
 import torch
 from picture_stream import Stream, shape_of
 
-from rl_training.core.types import EnvShape
-from rl_training.data.frame_replay import FrameReplay, bytes_needed, replay_class
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.core.specs import EnvShape
+from rl_training.data.replay.buffer import ReplayBuffer
+from rl_training.data.replay.frames import FrameReplay, bytes_needed, replay_class
 
 GAMMA = 0.9
 
@@ -113,7 +113,7 @@ def test_a_final_frame_that_is_gone_is_replaced_by_the_frame_before_it() -> None
     ],
 )
 def test_room_for_final_frames(limit: int | None, capacity: int, num_envs: int, expected: int) -> None:
-    from rl_training.data.frame_replay import final_frames
+    from rl_training.data.replay.frames import final_frames
 
     assert final_frames(shape_of(limit=limit), capacity, num_envs) == expected
 

@@ -1,4 +1,4 @@
-"""Imports go one way: a module may import its own room and the rooms below it, nothing else."""
+"""Imports go down only: a folder of the package is a layer, and a module imports its own layer and those below it."""
 
 from __future__ import annotations
 
@@ -12,43 +12,13 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 ROOT = "rl_training"
 
-# From the bottom to the top. Rooms on one line may not import each other.
-ORDER: tuple[tuple[str, ...], ...] = (
-    ("core",),
-    ("experiment (low)",),
-    ("models", "data", "envs"),
-    ("engine",),
-    ("algorithms",),
-    ("runtime",),
-    ("experiment.registry",),
-    ("experiment (top)",),
-    ("api",),
-    ("cli",),
-    ("rl_training",),  # the lazy exports of the package itself, and __main__
-)
-RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
-
-EXPERIMENT_LOW = {
-    "config",
-    "yaml_loading",
-    "checkpoint_writing",
-    "checkpointing",
-    "files",
-    "report",
-    "report_curves",
-    "report_data",
-    "report_style",
-    "tensor_files",
-    "runs",
-    "logging",
-    "progress",
-    "video",
-    "charts",
-}
-EXPERIMENT_TOP = {"default_manager", "demo"}
-
-TORCH_FREE_ROOMS = {"core", "experiment (low)", "envs"}
-MAY_LOAD_TORCH = {f"{ROOT}.experiment.{name}" for name in ("checkpoint_writing", "checkpointing", "tensor_files")}
+# From the bottom to the top.
+LAYERS = (
+    "core", "config", "files", "checkpoint", "report", "models", "envs", "data", "engine", "algorithms", "loops", "run",
+    "api", "cli", "experiment", "runtime",
+)  # fmt: skip
+TORCH_FREE = {"core", "config", "envs"}  # importing them must not load torch
+TOP = len(LAYERS)  # the modules of the package itself: lazy exports and __main__
 
 
 @dataclass(frozen=True)
@@ -105,73 +75,52 @@ def imports_of(module: str, path: Path) -> Iterator[Import]:
     yield from visit(ast.parse(path.read_text(encoding="utf-8")), False, False)
 
 
-def room_of(module: str) -> str:
-    """The room a module lives in."""
+def layer_of(module: str) -> int:
+    """The number of a module's layer; modules outside a folder are on top."""
     parts = module.split(".")[1:]
-    if not parts or parts[0] == "__main__":
-        return ROOT
-    if parts[0] == "resources":
-        return "core"
-    if parts[0] == "experiment":
-        if len(parts) == 1 or parts[1] in EXPERIMENT_LOW:
-            return "experiment (low)"
-        if parts[1] in EXPERIMENT_TOP:
-            return "experiment (top)"
-        if parts[1] == "registry":
-            return "experiment.registry"
-    elif parts[0] in RANK:
-        return parts[0]
-    raise LookupError(f"{module} has no place in the import order: add it to the table in tests/test_imports.py")
+    if not parts or (len(parts) == 1 and parts[0] not in LAYERS):
+        return TOP
+    if parts[0] not in LAYERS:
+        raise LookupError(f"{module}: the folder {parts[0]} is not a layer; add it to LAYERS in this file")
+    return LAYERS.index(parts[0])
 
 
-def imported_room(item: Import, modules: dict[str, Path]) -> str | None:
-    """The room an import reaches into; None when it is outside the package or only the version."""
+def layer_name(layer: int) -> str:
+    return ROOT if layer == TOP else LAYERS[layer]
+
+
+def imported_layer(item: Import, modules: dict[str, Path]) -> int | None:
+    """The layer that an import reaches into; None outside the package."""
     if item.module.split(".")[0] != ROOT:
         return None
-    if item.name is not None and f"{item.module}.{item.name}" in modules:
-        return room_of(f"{item.module}.{item.name}")
-    if item.module == ROOT:
-        return None if item.name == "__version__" else ROOT
-    if item.module == f"{ROOT}.experiment" and item.name is not None:
-        return "experiment (top)"  # a re-export may come from any half: within the library, import the module itself
-    return room_of(item.module)
+    full = f"{item.module}.{item.name}"
+    return layer_of(full if full in modules else item.module)
 
 
-def back_edges(source: Path) -> list[str]:
-    """Every import that goes up or sideways, as `file:line: room imports room`."""
+def upward_imports(source: Path) -> list[str]:
+    """Every import that goes up, as `file:line: layer imports layer`."""
     modules = modules_under(source)
     problems = []
     for module, path in modules.items():
         where = path.relative_to(source).as_posix()
         try:
-            room = room_of(module)
+            layer = layer_of(module)
+            for item in imports_of(module, path):
+                target = imported_layer(item, modules)
+                if target is not None and target > layer:
+                    problems.append(f"{where}:{item.line}: {layer_name(layer)} imports {layer_name(target)}")
         except LookupError as error:
             problems.append(f"{where}: {error}")
-            continue
-        for item in imports_of(module, path):
-            # A package may name its own lazy exports for the type checker: that import never runs.
-            own_export = path.name == "__init__.py" and f"{item.module}.".startswith(f"{module}.")
-            if item.type_checking and own_export:
-                continue
-            try:
-                target = imported_room(item, modules)
-            except LookupError as error:
-                problems.append(f"{where}:{item.line}: {error}")
-                continue
-            if target is not None and target != room and RANK[target] >= RANK[room]:
-                problems.append(f"{where}:{item.line}: {room} imports {target}")
     return problems
 
 
 def torch_loads(source: Path) -> list[str]:
-    """Module-level imports of torch in rooms that must start without it."""
+    """Module-level imports of torch in layers that must start without it."""
     problems = []
     for module, path in modules_under(source).items():
-        try:
-            if room_of(module) not in TORCH_FREE_ROOMS or module in MAY_LOAD_TORCH:
-                continue
-        except LookupError:
-            continue  # back_edges reports it
+        layer = layer_of(module)
+        if layer == TOP or LAYERS[layer] not in TORCH_FREE:
+            continue
         for item in imports_of(module, path):
             names = {item.module, f"{item.module}.{item.name}"}
             loads = item.module.split(".")[0] == "torch" or "safetensors.torch" in names
@@ -180,26 +129,23 @@ def torch_loads(source: Path) -> list[str]:
     return problems
 
 
-def test_no_import_goes_up_or_sideways() -> None:
+def test_imports_go_down_only() -> None:
     assert modules_under(SOURCE), f"no modules under {SOURCE}"
-    assert back_edges(SOURCE) == []
+    assert upward_imports(SOURCE) == []
 
 
-def test_low_rooms_start_without_torch() -> None:
+def test_every_folder_is_a_layer() -> None:
+    folders = {path.parent.name for path in (SOURCE / ROOT).glob("*/__init__.py")}
+    assert folders == set(LAYERS)
+
+
+def test_low_layers_start_without_torch() -> None:
     assert torch_loads(SOURCE) == []
 
 
 def plant(source: Path, name: str, text: str) -> None:
     """A small package with one module of interest; the others are there to be imported."""
-    files = {
-        "core/types.py": "",
-        "experiment/runs.py": "",
-        "experiment/default_manager.py": "",
-        "data/recipes.py": "",
-        "models/parts.py": "",
-        "runtime/session.py": "",
-    }
-    for path, content in {**files, name: text}.items():
+    for path, content in {"core/rng.py": "", "models/parts.py": "", "run/session.py": "", name: text}.items():
         file = source / ROOT / path
         file.parent.mkdir(parents=True, exist_ok=True)
         (file.parent / "__init__.py").touch()
@@ -210,48 +156,44 @@ def plant(source: Path, name: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
-        ("core/bad.py", "import rl_training.runtime.session", "core imports runtime"),
-        ("core/bad.py", "from rl_training.runtime import session", "core imports runtime"),
-        ("core/bad.py", "from ..runtime.session import run", "core imports runtime"),
-        ("core/bad.py", "from .. import runtime", "core imports runtime"),
-        ("core/bad.py", "def f():\n    from rl_training import runtime", "core imports runtime"),
+        ("core/bad.py", "import rl_training.run.session", "core imports run"),
+        ("core/bad.py", "from rl_training.run import session", "core imports run"),
+        ("core/bad.py", "from ..run.session import Session", "core imports run"),
+        ("core/bad.py", "from .. import run", "core imports run"),
+        ("core/bad.py", "def f():\n    from rl_training import run", "core imports run"),
+        ("core/bad.py", "if TYPE_CHECKING:\n    from rl_training.run.session import Session", "core imports run"),
         ("core/bad.py", "import rl_training", "core imports rl_training"),
-        ("models/bad.py", "from rl_training.data import recipes", "models imports data"),
-        ("experiment/config.py", "from . import default_manager", "experiment (low) imports experiment (top)"),
-        ("experiment/config.py", "from . import DefaultManager", "experiment (low) imports experiment (top)"),
-        ("experiment/__init__.py", "from .default_manager import run", "experiment (low) imports experiment (top)"),
-        ("elsewhere/bad.py", "", "rl_training.elsewhere.bad has no place"),
+        ("core/bad.py", "from rl_training import __version__", "core imports rl_training"),
+        ("models/bad.py", "from rl_training.run import session", "models imports run"),
+        ("elsewhere/bad.py", "", "the folder elsewhere is not a layer"),
     ],
 )
-def test_a_planted_back_edge_is_caught(tmp_path: Path, name: str, text: str, problem: str) -> None:
+def test_a_planted_upward_import_is_caught(tmp_path: Path, name: str, text: str, problem: str) -> None:
     plant(tmp_path, name, text)
-    assert any(line.startswith(f"rl_training/{name}") and problem in line for line in back_edges(tmp_path))
+    assert any(line.startswith(f"rl_training/{name}") and problem in line for line in upward_imports(tmp_path))
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("core/good.py", "import os\nfrom rl_training import __version__\nfrom . import types"),
-        ("runtime/good.py", "from ..experiment.runs import lock\nfrom rl_training.models import parts"),
-        ("experiment/demo.py", "from . import default_manager\nfrom rl_training.runtime import session"),
-        ("experiment/__init__.py", "if TYPE_CHECKING:\n    from .default_manager import run"),
-        ("__main__.py", "from rl_training.runtime.session import run"),
+        ("core/good.py", "import os\nfrom . import rng"),
+        ("run/good.py", "from ..core.rng import stream\nfrom rl_training.models import parts"),
+        ("__main__.py", "from rl_training.run.session import Session"),
     ],
 )
 def test_a_downward_import_is_allowed(tmp_path: Path, name: str, text: str) -> None:
     plant(tmp_path, name, text)
-    assert back_edges(tmp_path) == []
+    assert upward_imports(tmp_path) == []
 
 
 @pytest.mark.parametrize(
     ("name", "text", "caught"),
     [
-        ("core/types.py", "import torch", True),
+        ("core/rng.py", "import torch", True),
         ("envs/pixels.py", "from torch import nn", True),
-        ("experiment/runs.py", "try:\n    import safetensors.torch\nexcept ImportError:\n    pass", True),
-        ("core/types.py", "def f():\n    import torch", False),
-        ("core/types.py", "if TYPE_CHECKING:\n    from torch import Tensor", False),
-        ("experiment/checkpointing.py", "import torch", False),
+        ("config/runs.py", "try:\n    import safetensors.torch\nexcept ImportError:\n    pass", True),
+        ("core/rng.py", "def f():\n    import torch", False),
+        ("core/rng.py", "if TYPE_CHECKING:\n    from torch import Tensor", False),
         ("models/parts.py", "import torch", False),
     ],
 )

@@ -6,9 +6,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from rl_training.envs.factory import EnvSource
-from rl_training.envs.native import native_state, restore_native
-from rl_training.envs.vector import SeededEnvs
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.snapshots import native_state, restore_native
+from rl_training.envs.host.vector import SeededEnvs
 
 MUJOCO = ["Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum", "InvertedPendulum",
           "Pusher", "Reacher", "Swimmer", "Walker2d"]  # fmt: skip

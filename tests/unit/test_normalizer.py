@@ -14,14 +14,15 @@ from conftest import one_of_a_kind
 from rl_training.algorithms import DQN, TD3, TD3BC
 from rl_training.algorithms.base import Learner
 from rl_training.algorithms.td3 import TD3Settings
-from rl_training.core.types import EnvShape, TrainResult
-from rl_training.experiment.checkpointing import load_checkpoint
+from rl_training.checkpoint.read import load_checkpoint
+from rl_training.core.results import TrainResult
+from rl_training.core.specs import EnvShape
 from rl_training.models import MLPQNetwork, MLPTD3Model
-from rl_training.runtime.agents import load_agent
-from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.session import Session
-from rl_training.runtime.trainer import train
-from rl_training.runtime.workflows import resume_training
+from rl_training.run.agent import load_agent
+from rl_training.run.callbacks import Callback
+from rl_training.run.run import train
+from rl_training.run.session import Session
+from rl_training.run.workflows import resume_training
 
 QuickConfig = Callable[..., Any]
 SHAPE = EnvShape((3,), "float32", 1, False)

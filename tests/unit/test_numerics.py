@@ -15,7 +15,7 @@ from harness import ROOT
 
 from rl_training.core import numerics
 from rl_training.engine import rounding
-from rl_training.runtime.choices import Choices, rounding_changes
+from rl_training.run.plan import Choices, rounding_changes
 
 FOUND = {
     "mode": "pinned", "mkl": "AVX2", "aten": "AVX2", "onednn": "AVX2", "numpy": "X86_V3", "openblas": "Haswell",
@@ -129,8 +129,8 @@ def test_a_compiled_run_on_another_processor_is_inexact() -> None:
 
 
 def test_resume_in_another_mode_reports_inexact(quick_config, tmp_path: Path, capsys) -> None:
-    from rl_training.runtime.trainer import train
-    from rl_training.runtime.workflows import resume_training
+    from rl_training.run.run import train
+    from rl_training.run.workflows import resume_training
 
     result = train(quick_config("dqn", tmp_path, total_timesteps=40), show_progress=False)
     place = result.run_dir / "run.json"

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from rl_training.algorithms import DQN
-from rl_training.core.types import EnvShape
-from rl_training.data.priorities import LARGEST, SCALE, Priorities
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.core.specs import EnvShape
+from rl_training.data.replay.buffer import ReplayBuffer
+from rl_training.data.replay.priorities import LARGEST, SCALE, Priorities
 from rl_training.models import MLPQNetwork
 
 

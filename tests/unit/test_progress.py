@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rl_training.experiment.progress import Progress, format_clock, format_value
+from rl_training.run.progress import Progress, format_clock, format_value
 
 
 class Clock:
@@ -34,7 +34,7 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("rl_training.experiment.progress.time.monotonic", clock)
+    monkeypatch.setattr("rl_training.run.progress.time.monotonic", clock)
     return clock
 
 
@@ -146,7 +146,7 @@ def test_dumb_terminal_gets_plain_lines(clock: Clock, monkeypatch: pytest.Monkey
 
 def test_rich_is_not_imported_when_piped() -> None:
     code = (
-        "import sys; from rl_training.experiment.progress import Progress; p = Progress(2, 'x'); p.update(1, {}); "
+        "import sys; from rl_training.run.progress import Progress; p = Progress(2, 'x'); p.update(1, {}); "
         "p.close(); assert 'rich' not in sys.modules"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.core.types import EnvShape
-from rl_training.data.replay_buffer import ReplayBuffer, field_layout, replay_bytes
+from rl_training.core.specs import EnvShape
+from rl_training.data.replay.buffer import ReplayBuffer, field_layout, replay_bytes
 
 SHAPE = EnvShape((2,), "float32", 3, False)
 

@@ -14,11 +14,11 @@ from test_sac_update import random_batch
 from test_td3_update import HandModel, hand_batch
 
 from rl_training.algorithms import TD3, TD3BC
-from rl_training.data.offline_dataset import TransitionDataset
-from rl_training.experiment.checkpointing import load_checkpoint
+from rl_training.checkpoint.read import load_checkpoint
+from rl_training.data.datasets.prepare import observation_statistics
+from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.models import MLPTD3Model
-from rl_training.runtime.agents import load_agent
-from rl_training.runtime.offline import observation_statistics
+from rl_training.run.agent import load_agent
 from rl_training.runtime.td3_bc_trainer import train_td3_bc
 
 METRICS = {"critic_loss", "actor_loss", "bc_loss", "q_weight", "target_q_mean"}
@@ -101,8 +101,8 @@ def test_statistics_of_a_data_set() -> None:
 
 def test_a_run_standardises_by_its_data_and_so_does_its_agent(quick_config, tmp_path: Path) -> None:
     result = train_td3_bc(quick_config("td3_bc", tmp_path, seeds=(1, 2), env_kwargs={}), show_progress=False)
-    from rl_training.envs.factory import EnvSource
-    from rl_training.runtime.recipes import record_random
+    from rl_training.data.datasets.generate import record_random
+    from rl_training.envs.host.factory import EnvSource
 
     obs = record_random(EnvSource("Pendulum-v1"), 64, seed=0).obs.astype(np.float64)
     stored = load_checkpoint(result.checkpoint_path).tensors("learner.safetensors")

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from rl_training.algorithms import TD3
 from rl_training.algorithms.td3 import TD3Settings, smoothed
-from rl_training.core.types import EnvShape
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.core.specs import EnvShape
+from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.models import MLPTD3Model
 
 METRICS = {"critic_loss", "actor_loss", "target_q_mean"}

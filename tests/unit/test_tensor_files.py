@@ -10,8 +10,8 @@ import pytest
 import safetensors.numpy
 import torch
 
-from rl_training.experiment import files
-from rl_training.experiment.tensor_files import TYPE_NAMES, pack_tensors
+from rl_training.files import atomic as files
+from rl_training.files.tensor_files import TYPE_NAMES, pack_tensors
 
 
 @pytest.mark.parametrize("metadata", [None, {"about": '{"text": "caf\\u00e9 \\n é"}'}])

@@ -14,12 +14,12 @@ from harness import run_cli
 from image_envs import DISCRETE_DOT, HEIGHT, WIDTH, picture
 
 from rl_training.core.checks import ConfigError, UserError
-from rl_training.envs.conformance import check_environment
-from rl_training.envs.factory import EnvSource
-from rl_training.envs.native import native_state, restore_native
-from rl_training.envs.pixels import resize_area
-from rl_training.envs.vector import SeededEnvs
-from rl_training.envs.wrappers import parse_wrappers
+from rl_training.envs.host.conformance import check_environment
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.pixels import resize_area
+from rl_training.envs.host.snapshots import native_state, restore_native
+from rl_training.envs.host.vector import SeededEnvs
+from rl_training.envs.host.wrappers import parse_wrappers
 
 PIXELS = {"pixels": {"resize_shape": [HEIGHT, WIDTH], "frame_stack": 3}}
 

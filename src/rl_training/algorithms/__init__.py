@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from rl_training.algorithms.catalogue import ALGORITHMS
+from rl_training.algorithms.registry import ALGORITHMS
 
 if TYPE_CHECKING:
     from rl_training.algorithms.bc import BC

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rl_training.algorithms.normalizer import GROUP, ObservationNormalizer
-from rl_training.algorithms.settings import OffPolicySettings
+from rl_training.config.settings import OffPolicySettings
 from rl_training.core.checks import require
 from rl_training.core.d4rl import domain
+from rl_training.core.results import UpdateResult
 from rl_training.core.rng import stream
 from rl_training.core.schedules import Every, linear
-from rl_training.core.types import EnvShape, UpdateResult
+from rl_training.core.specs import EnvShape
 from rl_training.engine.acting import Acting
 from rl_training.engine.engine import LARGEST_COUNT, Engine
 from rl_training.engine.groups import Params

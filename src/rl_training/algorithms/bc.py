@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from rl_training.algorithms.base import Batch, Groups, Metrics, Noise, OffPolicySettings, Phase
-from rl_training.algorithms.offline import OfflineLearner, OfflineSettings
-from rl_training.core.types import EnvShape
+from rl_training.algorithms.offline import OfflineLearner
+from rl_training.config.settings import OfflineSettings
+from rl_training.core.specs import EnvShape
 from rl_training.models.mlp_iql import ClippedGaussianModel
 from rl_training.models.parts import LARGEST_ACTION, gaussian_log_density
 

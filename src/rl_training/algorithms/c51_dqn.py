@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import ROW_ERRORS, Batch, Metrics
 from rl_training.algorithms.dqn import DQN, DQNSettings, value_terms
 from rl_training.algorithms.losses import categorical_projection, chosen, td_target
-from rl_training.algorithms.settings import MAX_OUTPUTS
+from rl_training.config.fields import at_least, setting, within
+from rl_training.config.settings import MAX_OUTPUTS
 from rl_training.core.checks import require
-from rl_training.core.fields import at_least, setting, within
-from rl_training.core.types import EnvShape
+from rl_training.core.specs import EnvShape
 from rl_training.models.mlp_c51_q_network import MLPC51QNetwork
 
 FARTHEST = 1e30  # atoms are float32

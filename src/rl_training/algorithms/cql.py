@@ -14,10 +14,11 @@ from torch.func import vmap
 
 from rl_training.algorithms.base import Batch, Groups, Metrics, Noise, NoiseSpec, Phase
 from rl_training.algorithms.losses import ensemble_squared_error, td_target
-from rl_training.algorithms.offline import OfflineLearner, OfflineSettings
+from rl_training.algorithms.offline import OfflineLearner
 from rl_training.algorithms.sac import SAC, SACSettings, sac_loss
+from rl_training.config.fields import above, at_least, setting
+from rl_training.config.settings import OfflineSettings
 from rl_training.core.checks import require
-from rl_training.core.fields import above, at_least, setting
 
 LARGEST_MULTIPLIER = 1e6
 MOST_SAMPLES = 1000  # of each kind: thousands of rows for every row of a batch

@@ -22,10 +22,10 @@ from rl_training.algorithms.base import (
     Phase,
 )
 from rl_training.algorithms.losses import as_rows, chosen, huber, td_target
+from rl_training.config.fields import above, at_least, setting, within
 from rl_training.core.checks import require
-from rl_training.core.fields import above, at_least, setting, within
 from rl_training.core.schedules import linear
-from rl_training.core.types import EnvShape
+from rl_training.core.specs import EnvShape
 from rl_training.models.mlp_q_network import MLPQNetwork
 
 

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import Batch, Groups, Metrics, Noise, NoiseSpec, Params, Phase
 from rl_training.algorithms.losses import ensemble_squared_error, td_target
 from rl_training.algorithms.sac import SAC, SACSettings, sac_loss
-from rl_training.algorithms.settings import ImageSettings
-from rl_training.core.fields import above, at_least, one_of, setting
-from rl_training.core.types import EnvShape, UpdateResult
-from rl_training.data.augment import random_shift
+from rl_training.config.fields import above, at_least, one_of, setting
+from rl_training.config.settings import ImageSettings
+from rl_training.core.results import UpdateResult
+from rl_training.core.specs import EnvShape
+from rl_training.models.augment import random_shift
 from rl_training.models.cnn.drq import CNNDrQModel
 
 MOST_AUGMENTATIONS = 64

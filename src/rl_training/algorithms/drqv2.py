@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import CARRIED, Batch, Groups, Learner, Metrics, Noise, NoiseSpec, Phase
 from rl_training.algorithms.drq import detached
 from rl_training.algorithms.losses import as_rows, ensemble_squared_error, td_target
-from rl_training.algorithms.settings import ImageSettings
-from rl_training.core.fields import above, at_least, setting
+from rl_training.config.fields import above, at_least, setting
+from rl_training.config.settings import ImageSettings
+from rl_training.core.results import UpdateResult
 from rl_training.core.schedules import linear
-from rl_training.core.types import EnvShape, UpdateResult
-from rl_training.data.augment import random_shift
+from rl_training.core.specs import EnvShape
 from rl_training.engine.phases import Source
+from rl_training.models.augment import random_shift
 from rl_training.models.cnn.drqv2 import CNNDrQv2Model
 
 

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import Batch, Groups, Metrics, Noise, Phase
 from rl_training.algorithms.bc import BC, behavior_log_density
 from rl_training.algorithms.losses import as_rows, ensemble_squared_error, expectile_error, td_target
-from rl_training.algorithms.offline import OfflineSettings
-from rl_training.core.fields import above, inside, one_of, setting, within
+from rl_training.config.fields import above, inside, one_of, setting, within
+from rl_training.config.settings import OfflineSettings
 from rl_training.core.schedules import cosine
-from rl_training.core.types import EnvShape
+from rl_training.core.specs import EnvShape
 from rl_training.models.mlp_iql import MLPIQLModel
 
 # What the authors chose elsewhere (configs/, README; their dropout on Kitchen and Adroit is not here).

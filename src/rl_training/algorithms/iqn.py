@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import Batch, Groups, Metrics, Noise, NoiseSpec, Params
 from rl_training.algorithms.losses import chosen
 from rl_training.algorithms.qr_dqn import QRDQN, QRDQNSettings
-from rl_training.algorithms.settings import MAX_OUTPUTS
+from rl_training.config.fields import at_least, setting
+from rl_training.config.settings import MAX_OUTPUTS
 from rl_training.core.checks import require
-from rl_training.core.fields import at_least, setting
-from rl_training.core.types import EnvShape
+from rl_training.core.specs import EnvShape
 from rl_training.models.mlp_iqn_q_network import MLPIQNQNetwork
 
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import ROW_ERRORS, Batch, Metrics
 from rl_training.algorithms.dqn import DQN, DQNSettings, value_terms
 from rl_training.algorithms.losses import chosen, quantile_huber, td_target
-from rl_training.algorithms.settings import MAX_OUTPUTS
-from rl_training.core.fields import above, at_least, setting
-from rl_training.core.types import EnvShape
+from rl_training.config.fields import above, at_least, setting
+from rl_training.config.settings import MAX_OUTPUTS
+from rl_training.core.specs import EnvShape
 from rl_training.models.mlp_qr_q_network import MLPQRQNetwork
 
 

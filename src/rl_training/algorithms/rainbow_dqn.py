@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rl_training.algorithms.c51_dqn import C51DQN, C51Settings
-from rl_training.core.fields import above, at_least, setting, within
+from rl_training.config.fields import above, at_least, setting, within
 
 
 @dataclass(frozen=True)

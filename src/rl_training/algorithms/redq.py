@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import Metrics, Noise, NoiseSpec
 from rl_training.algorithms.losses import as_rows, ensemble_squared_error
 from rl_training.algorithms.sac import SAC, SACSettings, soft_losses
+from rl_training.config.fields import at_least, setting
 from rl_training.core.checks import require
-from rl_training.core.fields import at_least, setting
-from rl_training.core.types import EnvShape
+from rl_training.core.specs import EnvShape
 from rl_training.engine.groups import Params
 from rl_training.models.mlp_redq import MLPREDQModel
 from rl_training.models.parts import check_count

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from rl_training.algorithms.base import Batch, Groups, Learner, Metrics, Noise, NoiseSpec, OffPolicySettings, Phase
 from rl_training.algorithms.losses import ensemble_squared_error, td_target
-from rl_training.core.fields import at_least, setting, within
-from rl_training.core.types import EnvShape
+from rl_training.config.fields import at_least, setting, within
+from rl_training.core.specs import EnvShape
 from rl_training.models.mlp_td3 import MLPTD3Model
 
 

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from rl_training.algorithms.base import Batch, Groups, Metrics, Noise
-from rl_training.algorithms.offline import OfflineLearner, OfflineSettings
+from rl_training.algorithms.offline import OfflineLearner
 from rl_training.algorithms.td3 import TD3, TD3Settings
-from rl_training.core.fields import above, setting
+from rl_training.config.fields import above, setting
+from rl_training.config.settings import OfflineSettings
 
 
 @dataclass(frozen=True)

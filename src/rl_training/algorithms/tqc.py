@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import Metrics, Noise
 from rl_training.algorithms.losses import quantile_huber
 from rl_training.algorithms.sac import SAC, SACSettings, soft_losses
-from rl_training.algorithms.settings import check_sizes
+from rl_training.config.fields import above, at_least, setting
+from rl_training.config.settings import check_sizes
 from rl_training.core.checks import require
-from rl_training.core.fields import above, at_least, setting
-from rl_training.core.types import EnvShape
+from rl_training.core.specs import EnvShape
 from rl_training.engine.groups import Params
 from rl_training.models.mlp_tqc import MLPTQCModel
 

@@ -18,7 +18,7 @@ from rl_training.api.algorithms import (
     RainbowDQN,
 )
 from rl_training.api.managed import ManagedAlgorithm
-from rl_training.runtime.callbacks import Callback
+from rl_training.run.callbacks import Callback
 
 __all__ = [
     "BC",

@@ -9,21 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from rl_training.algorithms.catalogue import learner_class
+from rl_training.algorithms.registry import learner_class
+from rl_training.checkpoint.read import list_checkpoints
+from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
-from rl_training.core.types import TrainResult
-from rl_training.data.memory import Dataset
-from rl_training.envs.factory import EnvFactory, check_factory
-from rl_training.experiment.checkpointing import list_checkpoints
-from rl_training.experiment.config import TrainConfig
-from rl_training.experiment.default_manager import DefaultExperimentManager
-from rl_training.experiment.registry import get_algorithm_spec
-from rl_training.experiment.runs import RunRecord
-from rl_training.runtime.agents import Agent, find_checkpoint, load_agent
-from rl_training.runtime.callbacks import Callback, Callbacks, as_callbacks
-from rl_training.runtime.datasets import with_dataset
-from rl_training.runtime.fitting import parse_settings
-from rl_training.runtime.workflows import env_source, evaluate_agent
+from rl_training.core.results import TrainResult
+from rl_training.data.datasets.conversion import with_dataset
+from rl_training.data.datasets.memory import Dataset
+from rl_training.envs.host.factory import EnvFactory, check_factory
+from rl_training.files.run_directory import RunRecord
+from rl_training.run.agent import Agent, find_checkpoint, load_agent
+from rl_training.run.algorithm_spec import get_algorithm_spec
+from rl_training.run.callbacks import Callback, Callbacks, as_callbacks
+from rl_training.run.manager import DefaultExperimentManager
+from rl_training.run.validate import parse_settings
+from rl_training.run.workflows import env_source, evaluate_agent
 
 Self = TypeVar("Self", bound="ManagedAlgorithm")
 CONFIG_FIELDS = {field.name for field in fields(TrainConfig)} - {"algo", "env_id", "algo_kwargs"}

@@ -123,7 +123,7 @@ def _print(words: Words, answer: Any, text: str) -> None:
 # --- the commands -------------------------------------------------------------------------------------------------
 def run_train(words: Words) -> int:
     from rl_training.cli.loading import default_config, load_config
-    from rl_training.experiment.config import parse_seeds
+    from rl_training.config.train_config import parse_seeds
 
     changes = {
         "output_dir": words.output_dir,
@@ -144,7 +144,7 @@ def run_train(words: Words) -> int:
         config = default_config(words.algo, words.env, words.overrides, **changes)
     config = _with_mending(words, config)
 
-    from rl_training.experiment.default_manager import DefaultExperimentManager
+    from rl_training.run.manager import DefaultExperimentManager
 
     prepared = DefaultExperimentManager().setup(config, run_suffix=words.run_suffix, show_progress=not words.quiet)
     return _report_run(words, prepared.train())
@@ -154,7 +154,7 @@ def _with_mending(words: Words, config: Any) -> Any:
     """The config with what the flags say is to be done about a data set's faults."""
     from dataclasses import replace
 
-    from rl_training.algorithms.catalogue import learner_class
+    from rl_training.algorithms.registry import learner_class
 
     asked = {name: True for name in ("drop_nonfinite", "clip_actions") if getattr(words, name)}
     if asked and not learner_class(config.algo).offline:
@@ -164,7 +164,7 @@ def _with_mending(words: Words, config: Any) -> Any:
 
 
 def run_resume(words: Words) -> int:
-    from rl_training.experiment.default_manager import DefaultExperimentManager
+    from rl_training.run.manager import DefaultExperimentManager
 
     online = words.env is not None and words.total_timesteps is not None and not words.offline
     if words.offline and words.env is None:
@@ -199,7 +199,7 @@ def _report_run(words: Words, result: Any) -> int:
 
 def run_evaluate(words: Words) -> int:
     from rl_training.core.statistics import headline
-    from rl_training.runtime.workflows import evaluate_checkpoint
+    from rl_training.run.workflows import evaluate_checkpoint
 
     metrics = evaluate_checkpoint(
         _target(words), words.num_episodes, words.device, env_id=words.env, episode_limit=words.episode_limit
@@ -216,7 +216,7 @@ def run_evaluate(words: Words) -> int:
 
 
 def run_predict(words: Words) -> int:
-    from rl_training.runtime.workflows import predict_checkpoint
+    from rl_training.run.workflows import predict_checkpoint
 
     text = sys.stdin.read() if words.obs == "-" else words.obs
     try:
@@ -229,7 +229,7 @@ def run_predict(words: Words) -> int:
 
 
 def run_record(words: Words) -> int:
-    from rl_training.runtime.workflows import record_checkpoint
+    from rl_training.run.workflows import record_checkpoint
 
     path, returns = record_checkpoint(
         _target(words), words.output, words.episodes, words.device, env_id=words.env, episode_limit=words.episode_limit
@@ -248,8 +248,8 @@ def run_report(words: Words) -> int:
 
 
 def run_list(words: Words) -> int:
-    from rl_training.experiment.registry import list_algorithm_specs
-    from rl_training.resources import ASSETS, packaged_configs
+    from rl_training.core.assets import ASSETS, packaged_configs
+    from rl_training.run.algorithm_spec import list_algorithm_specs
 
     algorithms = [
         {
@@ -280,7 +280,7 @@ def run_doctor(words: Words) -> int:
 
 
 def run_demo(words: Words) -> int:
-    from rl_training.experiment.demo import run_demo
+    from rl_training.cli.demo import run_demo
 
     answer = run_demo(Path(words.output_dir))
     _print(words, answer, answer["text"])
@@ -289,9 +289,9 @@ def run_demo(words: Words) -> int:
 
 def exit_code_of(error: BaseException) -> int | None:
     """What a failed run exits with; None for anything unforeseen, which keeps its traceback."""
-    from rl_training.envs.vector import EnvironmentFailure
-    from rl_training.experiment.files import DISK_ERRORS
-    from rl_training.runtime.session import TrainingFailure
+    from rl_training.envs.host.vector import EnvironmentFailure
+    from rl_training.files.atomic import DISK_ERRORS
+    from rl_training.run.session import TrainingFailure
 
     if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         return 1

@@ -70,10 +70,10 @@ def _command(commands: Any, name: str, run: Any, text: str) -> argparse.Argument
 
 
 def run_show(words: Words) -> int:
-    from rl_training.data.summary import summarize_data, trajectory_returns
-    from rl_training.envs.factory import EnvSource
-    from rl_training.runtime.datasets import differences, load_data, training_data
-    from rl_training.runtime.offline import environment_codecs
+    from rl_training.data.datasets.conversion import differences, load_data, training_data
+    from rl_training.data.datasets.prepare import environment_codecs
+    from rl_training.data.datasets.summary import summarize_data, trajectory_returns
+    from rl_training.envs.host.factory import EnvSource
 
     transitions, mended = load_data(words.path, drop_nonfinite=words.drop_nonfinite), list[str]()
     if words.env is not None:
@@ -138,7 +138,7 @@ def _solid(stream: Any) -> bool:
 
 def _new_file(words: Words) -> str:
     """The format to write in; what is there already is not written over."""
-    from rl_training.data.writing import check_new, choose_format
+    from rl_training.data.datasets.formats.writing import check_new, choose_format
 
     chosen = choose_format(Path(words.output), words.format)
     check_new(Path(words.output), chosen)
@@ -146,14 +146,14 @@ def _new_file(words: Words) -> str:
 
 
 def _json(answer: dict[str, Any]) -> str:
-    from rl_training.experiment.logging import finite
+    from rl_training.run.writers import finite
 
     return json.dumps(finite(answer), allow_nan=False)
 
 
 def run_convert(words: Words) -> int:
-    from rl_training.data.writing import save_transitions
-    from rl_training.runtime.datasets import load_data
+    from rl_training.data.datasets.conversion import load_data
+    from rl_training.data.datasets.formats.writing import save_transitions
 
     chosen = _new_file(words)  # before a large file is read
     transitions = load_data(words.path, drop_nonfinite=words.drop_nonfinite)
@@ -162,13 +162,13 @@ def run_convert(words: Words) -> int:
 
 
 def run_record(words: Words) -> int:
-    from rl_training.data.writing import save_transitions
-    from rl_training.envs.factory import EnvSource
-    from rl_training.experiment.progress import Progress
-    from rl_training.runtime.agents import load_agent
-    from rl_training.runtime.episode_bound import EpisodeBound
-    from rl_training.runtime.recipes import record_policy, record_random
-    from rl_training.runtime.workflows import env_source
+    from rl_training.data.datasets.formats.writing import save_transitions
+    from rl_training.data.datasets.generate import record_policy, record_random
+    from rl_training.envs.host.episode_bound import EpisodeBound
+    from rl_training.envs.host.factory import EnvSource
+    from rl_training.run.agent import load_agent
+    from rl_training.run.progress import Progress
+    from rl_training.run.workflows import env_source
 
     chosen = _new_file(words)
     if words.agent is None and words.env is None:
@@ -207,7 +207,7 @@ def _print_notes(transitions: Any) -> None:
 
 
 def _report(words: Words, path: Path, transitions: Any) -> int:
-    from rl_training.data.summary import trajectory_returns
+    from rl_training.data.datasets.summary import trajectory_returns
 
     returns, _ = trajectory_returns(transitions)
     answer = {"path": str(path), "transitions": len(transitions), "trajectories": len(returns)}

@@ -42,7 +42,7 @@ def _torch(add: Any) -> None:
     import torch
 
     from rl_training.engine.rounding import narrowed, numerics, portable_to
-    from rl_training.runtime.choices import choose_device, compiler_present
+    from rl_training.run.plan import choose_device, compiler_present
 
     add("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
     device = choose_device("auto")
@@ -72,8 +72,8 @@ def _rendering(add: Any) -> None:
 def _rendered(env_id: str) -> tuple[str, str]:
     """Status and detail of an environment drawn without a display, whatever its renderer raises."""
     from rl_training.core.checks import UserError
-    from rl_training.envs.factory import EnvSource
-    from rl_training.envs.pixels import free_renderer, said
+    from rl_training.envs.host.factory import EnvSource
+    from rl_training.envs.host.pixels import free_renderer, said
 
     try:
         env = EnvSource(env_id).make(render_mode="rgb_array")

@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rl_training.core.checks import ConfigError, Problem, UserError, did_you_mean
-from rl_training.core.foreign_names import explain_unknown
-from rl_training.experiment.config import (
+from rl_training.config.foreign_names import explain_unknown
+from rl_training.config.train_config import (
     FIELD_NAMES,
     NO_ENVIRONMENT,
     Assignment,
@@ -20,8 +19,9 @@ from rl_training.experiment.config import (
     located,
     parse_overrides,
 )
-from rl_training.experiment.yaml_loading import LoadedYaml, load_yaml
-from rl_training.resources import ASSETS, find_packaged_asset, packaged_configs
+from rl_training.config.yaml_loading import LoadedYaml, load_yaml
+from rl_training.core.assets import ASSETS, find_packaged_asset, packaged_configs
+from rl_training.core.checks import ConfigError, Problem, UserError, did_you_mean
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), **changes: Any) -> TrainConfig:
@@ -56,7 +56,9 @@ def build_config(
     values: Mapping[str, Any], overrides: Sequence[str], changes: Mapping[str, Any], source: LoadedYaml | None
 ) -> TrainConfig:
     """`values`, from a file or not, with the command line's `changes` and `overrides`; all problems at once."""
-    from rl_training.runtime import fitting  # here: it loads torch, which reading a file or `--help` does not need
+    from rl_training.run import (
+        validate as fitting,  # here: it loads torch, which reading a file or `--help` does not need
+    )
 
     merged = {**values, **{name: value for name, value in changes.items() if value is not None}}
     if changes.get("seed") is not None and changes.get("seeds") is None:

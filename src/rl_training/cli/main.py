@@ -13,12 +13,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from rl_training import __version__
 from rl_training.cli import commands
+from rl_training.config.foreign_names import explain_unknown
+from rl_training.config.train_config import FIELD_NAMES
 from rl_training.core.checks import Note, UserError, did_you_mean, nearest, one_line
-from rl_training.core.foreign_names import explain_unknown
 from rl_training.core.signals import NUMBERS, Stopped, StopSignals, stop_signals
-from rl_training.experiment.config import FIELD_NAMES
+from rl_training.core.version import __version__
 
 SECONDS_TO_END = 1.0  # after a signal, once everything is saved
 

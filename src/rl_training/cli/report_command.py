@@ -12,7 +12,7 @@ from rl_training.core.statistics import headline, summarize
 
 def report_of(args: argparse.Namespace) -> Path:
     """Write the report of a run in whatever state it is and return its path."""
-    from rl_training.experiment.report import write_report
+    from rl_training.report.page import write_report
 
     run_dir = _run_directory(Path(args.target))
     output = Path(args.output) if args.output is not None else None

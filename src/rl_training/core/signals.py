@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from rl_training.core.types import TrainResult
+from rl_training.core.results import TrainResult
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 REPORT_AFTER = 0.5  # seconds; a program that stops sooner has said so itself

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rl_training.core.checks import UserError, shown
-from rl_training.core.types import EnvShape
+from rl_training.core.specs import EnvShape
 
 MAX_SPACE = 2**24  # numbers in an observation or action
 

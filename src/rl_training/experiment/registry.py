@@ -1,30 +1,5 @@
-"""Every algorithm with the functions that work on it, all derived from its class."""
+"""Names that callers import from here; they live in `rl_training.run.algorithm_spec`."""
 
-from __future__ import annotations
+from rl_training.run.algorithm_spec import AlgorithmSpec, get_algorithm_spec, list_algorithm_specs
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
-from rl_training.algorithms.base import Learner
-from rl_training.algorithms.catalogue import algorithm_names, learner_class
-from rl_training.runtime.trainer import TrainFunction, trainer_for
-from rl_training.runtime.workflows import evaluate_checkpoint, predict_checkpoint
-
-
-@dataclass(frozen=True)
-class AlgorithmSpec:
-    name: str
-    learner: type[Learner]
-    train_fn: TrainFunction
-    evaluate_fn: Callable[..., dict[str, Any]] = evaluate_checkpoint
-    predict_fn: Callable[..., Any] = predict_checkpoint
-
-
-def get_algorithm_spec(name: str) -> AlgorithmSpec:
-    cls = learner_class(name)
-    return AlgorithmSpec(cls.name, cls, trainer_for(cls))
-
-
-def list_algorithm_specs() -> tuple[AlgorithmSpec, ...]:
-    return tuple(get_algorithm_spec(name) for name in algorithm_names())
+__all__ = ["AlgorithmSpec", "get_algorithm_spec", "list_algorithm_specs"]

@@ -1,6 +1,6 @@
 """Trains `cql`."""
 
 from rl_training.algorithms.cql import CQL
-from rl_training.runtime.trainer import trainer_for
+from rl_training.run.run import trainer_for
 
 train_cql = trainer_for(CQL)

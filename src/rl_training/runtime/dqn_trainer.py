@@ -5,6 +5,6 @@ from rl_training.algorithms.dqn import DQN
 from rl_training.algorithms.iqn import IQN
 from rl_training.algorithms.qr_dqn import QRDQN
 from rl_training.algorithms.rainbow_dqn import RainbowDQN
-from rl_training.runtime.trainer import trainer_for
+from rl_training.run.run import trainer_for
 
 train_dqn = trainer_for(DQN, C51DQN, QRDQN, IQN, RainbowDQN)

@@ -1,6 +1,6 @@
 """Trains `iql`."""
 
 from rl_training.algorithms.iql import IQL
-from rl_training.runtime.trainer import trainer_for
+from rl_training.run.run import trainer_for
 
 train_iql = trainer_for(IQL)

@@ -1,6 +1,6 @@
 """Trains `td3_bc`."""
 
 from rl_training.algorithms.td3_bc import TD3BC
-from rl_training.runtime.trainer import trainer_for
+from rl_training.run.run import trainer_for
 
 train_td3_bc = trainer_for(TD3BC)

@@ -1,6 +1,6 @@
 """Trains `tqc`."""
 
 from rl_training.algorithms.tqc import TQC
-from rl_training.runtime.trainer import trainer_for
+from rl_training.run.run import trainer_for
 
 train_tqc = trainer_for(TQC)

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rl_training.config.settings import PRECISIONS
 from rl_training.core.checks import UserError, require
 from rl_training.models.parts import check_count
-
-PRECISIONS = ("float32", "bfloat16")
 
 
 class ImageEncoder(nn.Module):

@@ -1,0 +1,182 @@
+"""Checkpoints that are whole or absent: a directory of safetensors and JSON, its manifest of SHA-256 written last.
+
+Loading reads numbers only, and nothing of a file before its manifest vouches for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from torch import Tensor
+
+from rl_training.core.checks import UserError, one_line, shown
+from rl_training.core.version import __version__
+from rl_training.files.atomic import (
+    MAX_JSON_BYTES,
+    parse_json,
+    read_bytes,
+    to_json,
+)
+from rl_training.files.tensor_files import TYPE_NAMES
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+STEP_NAME = re.compile(r"step_(\d{12})")
+FILE_NAME = re.compile(r"[a-z0-9_]+\.(safetensors|json)")
+
+
+class DamagedCheckpoint(UserError):
+    """A checkpoint or agent file that is incomplete or altered."""
+
+    exit_code = 1
+
+
+class NotACheckpoint(DamagedCheckpoint):
+    """There is nothing to repair: the wrong path was given, or a save never got far."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint: `state` and the bytes behind each tensor file are what was written."""
+
+    path: Path
+    step: int
+    files: dict[str, dict[str, Any]]
+    state: dict[str, Any]
+
+    def tensors(self, name: str) -> dict[str, Tensor]:
+        if name not in self.files:
+            raise DamagedCheckpoint(f"{self.path.name} damaged (no {name})")
+        return load_tensors(_verified(self.path, name, self.files[name]), self.path / name)
+
+    def there(self) -> dict[str, int]:
+        """The files that are in its directory now, and their inodes."""
+        return inodes(self.path) if self.path.is_dir() else {}
+
+    def names(self, prefix: str) -> list[str]:
+        return sorted(name for name in self.files if name.startswith(prefix))
+
+
+def load_tensors(data: bytes, path: Path) -> dict[str, Tensor]:
+    try:
+        tensors = safetensors.torch.load(data)
+    except Exception as error:
+        raise DamagedCheckpoint(f"{path}: not a safetensors file ({one_line(error)})") from error
+    for name, tensor in tensors.items():
+        if tensor.dtype not in TYPE_NAMES:
+            raise DamagedCheckpoint(f"{path}: {shown(name)} is {tensor.dtype}, which is never written")
+    return tensors
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def manifest_bytes(step: int, files: dict[str, dict[str, Any]]) -> bytes:
+    body = {"format": FORMAT, "library": __version__, "step": step, "files": files}
+    return to_json({**body, "sha256": _sha256(to_json(body))})
+
+
+def inodes(directory: Path) -> dict[str, int]:
+    with os.scandir(directory) as entries:
+        return {entry.name: entry.inode() for entry in entries}
+
+
+def list_checkpoints(root: Path) -> list[Path]:
+    """Oldest first, verified or not."""
+    if not root.is_dir():
+        return []
+    found = (path for path in root.iterdir() if STEP_NAME.fullmatch(path.name))
+    return sorted(path for path in found if path.is_dir() and not path.is_symlink())
+
+
+def available(root: Path) -> str:
+    """The end of an error message: which checkpoints there are instead, if any."""
+    names = [path.name for path in list_checkpoints(root)]
+    return f"; available: {', '.join(names)}" if names else ""
+
+
+def load_checkpoint(path: Path, only: tuple[str, ...] | None = None) -> Checkpoint:
+    """Verify every file of one checkpoint directory, or the state and those files `only`."""
+    if not path.is_dir():
+        raise NotACheckpoint(f"{path}: not a checkpoint directory{available(path.parent)}")
+    if not (path / MANIFEST).exists():
+        raise NotACheckpoint(f"{path}: not a checkpoint (no {MANIFEST}){available(path.parent)}")
+    manifest = _read_manifest(path)
+    files, step = manifest.get("files"), manifest.get("step")
+    if not isinstance(files, dict) or "state.json" not in files or not isinstance(step, int) or step < 0:
+        raise DamagedCheckpoint(f"{path.name} damaged ({MANIFEST} is incomplete)")
+    named = STEP_NAME.fullmatch(path.name)
+    if named and int(named[1]) != step:
+        raise DamagedCheckpoint(f"{path.name} damaged ({MANIFEST} is of step {step})")
+    state: Any = None
+    for name, entry in files.items():
+        if not FILE_NAME.fullmatch(name):
+            raise DamagedCheckpoint(f"{path.name} damaged ({MANIFEST} names a file {shown(name)})")
+        if only is not None and name not in ("state.json", *only):
+            continue
+        data = _verified(path, name, entry)
+        if name == "state.json":
+            state = parse_json(data, path / name)
+    if not isinstance(state, dict):
+        raise DamagedCheckpoint(f"{path.name} damaged (state.json is not a mapping)")
+    return Checkpoint(path, step, files, state)
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        data = read_bytes(path / MANIFEST, limit=MAX_JSON_BYTES)
+        manifest = parse_json(data, path / MANIFEST)
+    except UserError as error:
+        raise DamagedCheckpoint(f"{path.name} damaged: {error}") from error
+    if not isinstance(manifest, dict) or data != _rewritten(manifest):
+        raise DamagedCheckpoint(f"{path.name} damaged ({MANIFEST} sha256)")
+    if not isinstance(manifest.get("format"), int):
+        raise DamagedCheckpoint(f"{path.name} damaged ({MANIFEST} is incomplete)")
+    if manifest["format"] > FORMAT:
+        raise UserError(f"{path}: written by {one_line(manifest.get('library'))}, this is {__version__}")
+    return manifest
+
+
+def _rewritten(manifest: dict[str, Any]) -> bytes:
+    """What the manifest's bytes must be: a flip anywhere in it, even in its white space, is a difference."""
+    body = {key: value for key, value in manifest.items() if key != "sha256"}
+    try:
+        return to_json({**body, "sha256": _sha256(to_json(body))})
+    except (ValueError, RecursionError):
+        return b""
+
+
+def _verified(path: Path, name: str, entry: Any) -> bytes:
+    size = entry.get("bytes") if isinstance(entry, dict) else None
+    if not isinstance(size, int):
+        raise DamagedCheckpoint(f"{path.name} damaged ({MANIFEST} is incomplete)")
+    try:
+        data = read_bytes(path / name, limit=size)
+    except UserError as error:
+        raise DamagedCheckpoint(f"{path.name} damaged: {error}") from error
+    if _sha256(data) != entry.get("sha256"):
+        raise DamagedCheckpoint(f"{path.name} damaged ({name} sha256)")
+    return data
+
+
+def newest_checkpoint(root: Path, only: tuple[str, ...] | None = None) -> tuple[Checkpoint, list[str]]:
+    """The newest checkpoint that verifies, and a line for each newer one that did not."""
+    skipped: list[str] = []
+    for path in reversed(list_checkpoints(root)):
+        try:
+            checkpoint = load_checkpoint(path, only)
+            return checkpoint, [f"{line}, using {checkpoint.path.name}" for line in skipped]
+        except DamagedCheckpoint as error:
+            skipped.append(str(error))
+    if skipped:
+        raise DamagedCheckpoint(f"{root}: no checkpoint is intact: {'; '.join(skipped)}")
+    raise UserError(f"{root}: no checkpoint found")

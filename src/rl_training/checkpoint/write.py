@@ -1,0 +1,170 @@
+"""Writing checkpoints: under another name, on the disk before they count, rotated afterwards.
+
+Files that do not change between checkpoints (segments of the replay) are hard-linked from the previous one, so a
+checkpoint costs what is new, and every directory stands alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+from rl_training.checkpoint.read import MANIFEST, Checkpoint, inodes, list_checkpoints, manifest_bytes
+from rl_training.files.atomic import (
+    exchange,
+    make_directory,
+    start_writing,
+    sync_directory,
+    sync_file,
+    sync_tree,
+    to_json,
+    write_synced,
+)
+from rl_training.files.tensor_files import Tensors, tensor_parts
+
+
+def save_checkpoint(
+    root: Path,
+    step: int,
+    state: Mapping[str, Any],
+    tensors: Mapping[str, Tensors],
+    unchanged: Checkpoint | None = None,
+    linked: tuple[str, ...] = (),
+    *,
+    pool: ThreadPoolExecutor,
+) -> Checkpoint:
+    """Write `root/step_<n>`; the files named in `linked` are taken over from the checkpoint `unchanged`."""
+    make_directory(root)
+    final, temporary = root / f"step_{step:012d}", root / f".tmp-step_{step:012d}-{os.getpid()}"
+    there = unchanged.there() if unchanged is not None else {}
+    _begin(root, temporary, {name: there[name] for name in linked})
+    try:
+        files = _write_files(temporary, state, tensors, unchanged, linked, pool)
+        write_synced(temporary / MANIFEST, manifest_bytes(step, files))
+        sync_directory(temporary)
+        if final.exists():  # the same step again, after a resume
+            replaced = root / f".del-step_{step:012d}-{os.getpid()}"
+            if exchange(temporary, final):  # at no moment is there none
+                os.rename(temporary, replaced)
+            else:
+                os.rename(final, replaced)
+                os.rename(temporary, final)
+        else:
+            os.rename(temporary, final)
+        sync_directory(root)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return Checkpoint(final, step, files, dict(state))
+
+
+def _begin(root: Path, temporary: Path, shared: Mapping[str, int]) -> None:
+    """An empty directory, or one that was rotated out, with those of its files that the new checkpoint shares.
+
+    Linking and unlinking a hundred segments takes longer than writing the new one: this way only few change.
+    """
+    spare = next(root.glob(".del-step_*"), None)
+    remove_leftovers(root, besides=spare)  # first: they take room
+    if spare is None:
+        temporary.mkdir()
+    else:
+        os.rename(spare, temporary)
+        _keep_only(temporary, shared)
+
+
+def _keep_only(directory: Path, shared: Mapping[str, int]) -> None:
+    """Remove every file but those in `shared`, which must be the very same by their inodes."""
+    for name, inode in inodes(directory).items():
+        if shared.get(name) != inode:
+            os.unlink(f"{directory}/{name}")
+
+
+def _write_files(
+    directory: Path,
+    state: Mapping[str, Any],
+    tensors: Mapping[str, Tensors],
+    unchanged: Checkpoint | None,
+    linked: tuple[str, ...],
+    pool: ThreadPoolExecutor,
+) -> dict[str, dict[str, Any]]:
+    """Everything but the manifest, on the disk, and the manifest's entry of each file."""
+    parts = {f"{name}.safetensors": tensor_parts(group) for name, group in tensors.items()}
+    parts["state.json"] = [memoryview(to_json(state))]
+    synced = []
+    try:
+        # Synced together, hashed meanwhile: the disk commits them in one go, and hashing hides behind it.
+        for name, pieces in parts.items():
+            synced.append(pool.submit(sync_file, start_writing(directory / name, pieces)))
+        files = {name: _entry(pieces) for name, pieces in parts.items()}
+        there = inodes(directory)
+        for name in linked:
+            assert unchanged is not None
+            if name not in there:
+                _link_or_copy(f"{unchanged.path}/{name}", f"{directory}/{name}")
+            files[name] = unchanged.files[name]
+    finally:
+        wait(synced)  # whatever happens: nobody may write into a directory that is given up
+    for one in synced:
+        one.result()
+    return files
+
+
+def _entry(parts: Sequence[memoryview]) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return {"sha256": digest.hexdigest(), "bytes": sum(map(len, parts))}
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without hard links
+        write_synced(Path(target), Path(source).read_bytes())
+
+
+def copy_checkpoint(checkpoint: Checkpoint, root: Path, state: Mapping[str, Any]) -> Checkpoint:
+    """The same checkpoint in another run, with another state."""
+    place = root / f"step_{checkpoint.step:012d}"
+    shutil.copytree(checkpoint.path, place, ignore=shutil.ignore_patterns(MANIFEST, "state.json"))
+    data = to_json(state)
+    write_synced(place / "state.json", data)
+    files = {**checkpoint.files, "state.json": _entry([memoryview(data)])}
+    write_synced(place / MANIFEST, manifest_bytes(checkpoint.step, files))
+    sync_tree(root)  # later checkpoints link these files and count on them
+    return Checkpoint(place, checkpoint.step, files, dict(state))
+
+
+def remove_old(root: Path, keep: int, newest: Checkpoint) -> None:
+    """Rotate: only the newest `keep` stay. Renamed first, so that a half-deleted one is never mistaken for whole.
+
+    What the last of them shares with the newest takes no room, and is left for the next save to begin with.
+    """
+    spare = None
+    for path in list_checkpoints(root)[:-keep]:
+        spare = root / f".del-{path.name}-{os.getpid()}"
+        os.rename(path, spare)
+    remove_leftovers(root, besides=spare)
+    if spare is not None:
+        _keep_only(spare, newest.there())
+
+
+def remove_newer(root: Path, step: int) -> None:
+    """A run that goes on from an older checkpoint writes the newer ones again; their logs are about to be cut off."""
+    for path in list_checkpoints(root):
+        if path.name > f"step_{step:012d}":
+            os.rename(path, root / f".del-{path.name}-{os.getpid()}")
+    remove_leftovers(root)
+
+
+def remove_leftovers(root: Path, besides: Path | None = None) -> None:
+    """What an interrupted save or rotation left; only ever called by the holder of the run's lock."""
+    for pattern in (".tmp-step_*", ".del-step_*"):
+        for path in root.glob(pattern):
+            if path != besides:
+                shutil.rmtree(path, ignore_errors=True)

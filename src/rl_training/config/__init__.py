@@ -1,0 +1,1 @@
+"""Typed fields, YAML, the config of a run and the settings of algorithms."""

@@ -1,0 +1,138 @@
+"""Settings that every off-policy algorithm has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rl_training.config.fields import Condition, above, at_least, check, one_of, setting, within
+from rl_training.core.checks import require
+
+PRECISIONS = ("float32", "bfloat16")  # of convolutions
+MAX_LAYERS = 100
+MAX_UPDATES = 10_000  # their batches are drawn together
+MAX_N_STEP = 1000  # each step of a return is a look into the replay
+MAX_OUTPUTS = 2000  # atoms or quantiles of an action: every one meets every other of the target
+
+
+@dataclass(frozen=True)
+class OffPolicySettings:
+    """Settings every off-policy algorithm has; each algorithm's own dataclass gives its defaults and their source."""
+
+    buffer_capacity: int = setting(1_000_000, at_least(1))
+    batch_size: int = setting(256, at_least(1))
+    learning_starts: int = setting(100, at_least(0))  # uniformly random actions and no updates until then
+    train_frequency: int = setting(1, at_least(1))  # transitions between trainings
+    gradient_updates_per_step: int = setting(1, at_least(1))  # updates per training
+    hidden_sizes: tuple[int, ...] = setting((256, 256))
+    learning_rate: float = setting(3e-4, above(0))
+    learning_rate_schedule: str = setting("constant", one_of("constant", "linear"))  # linear: to zero at the end
+    max_grad_norm: float | None = setting(None, above(0))  # per seed, over the groups of a phase
+    adam_eps: float = setting(1e-8, above(0))
+    gamma: float = setting(0.99, within(0, 1))
+    normalize_observations: bool = setting(False)  # by the running mean and variance of what was seen
+
+    @property
+    def network_rows(self) -> int:
+        """What a batch comes to in the network that learns."""
+        return self.batch_size
+
+    def __post_init__(self) -> None:
+        check(self)
+        require(self.batch_size <= self.buffer_capacity, "batch_size", f"<= buffer_capacity ({self.buffer_capacity})")
+        check_sizes("hidden_sizes", self.hidden_sizes)
+        updates = self.gradient_updates_per_step
+        require(updates <= MAX_UPDATES, "gradient_updates_per_step", f"<= {MAX_UPDATES}, got {updates}")
+        steps = getattr(self, "n_step", 1)
+        require(steps <= MAX_N_STEP, "n_step", f"<= {MAX_N_STEP}, got {steps}")
+
+
+@dataclass(frozen=True)
+class ImageSettings(OffPolicySettings):
+    """What actors and critics on top of convolutions have; defaults are those that DrQ and DrQ-v2 share."""
+
+    hidden_sizes: tuple[int, ...] = setting((1024, 1024))
+    actor_hidden_sizes: tuple[int, ...] | None = setting(None)  # null: `hidden_sizes`
+    critic_hidden_sizes: tuple[int, ...] | None = setting(None)  # null: `hidden_sizes`
+    features_dim: int = setting(50, at_least(1))  # what is left of the convolutions' output, behind a LayerNorm
+    augmentation_pad: int = setting(4, at_least(0))  # pixels: how far images are shifted at most
+    # Of the convolutions; everything else is float32. On a GPU float32 means TF32, as in PyTorch.
+    precision: str = setting("float32", one_of(*PRECISIONS))
+    tau: float = setting(0.01, within(0, 1))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("actor_hidden_sizes", "critic_hidden_sizes"):
+            check_sizes(name, getattr(self, name) or ())
+
+    def network_sizes(self) -> dict[str, Any]:
+        """What the models are built with."""
+        actor, critic = (
+            self.hidden_sizes if sizes is None else sizes
+            for sizes in (self.actor_hidden_sizes, self.critic_hidden_sizes)
+        )
+        return {
+            "features_dim": self.features_dim,
+            "actor_hidden_sizes": actor,
+            "critic_hidden_sizes": critic,
+            "precision": self.precision,
+        }
+
+
+SOURCES = {"file": "dataset_path", "policy": "dataset_agent"}  # kind -> the setting that names the source
+KINDS = ("random", *SOURCES, "memory")
+RECIPE = ("dataset_size", "dataset_seed", "dataset_noise")
+
+# Nobody can write `memory` in a file: it comes with the data set itself.
+_a_kind = Condition("one of random, policy, file", KINDS.__contains__, options=("random", "policy", "file"))
+
+
+@dataclass(frozen=True)
+class OfflineSettings(OffPolicySettings):
+    offline_steps: int | None = setting(None, at_least(0))  # updates before the run goes on online; null: it never does
+    online_data_share: float = setting(0.5, within(0, 1))  # of a batch online: so much of it is still from the data set
+    learning_starts: int = setting(256, at_least(0))  # online: transitions before updates go on
+    normalize_observations: bool = setting(False)  # by the mean and standard deviation of the data set
+    # null: `file` where there is a dataset_path, `policy` where there is a dataset_agent, else `random`;
+    # memory: passed in Python with `dataset=`, which a resume of the run needs again
+    dataset_kind: str | None = setting(None, _a_kind)
+    dataset_size: int = setting(10_000, at_least(2))  # transitions that a recipe makes
+    dataset_seed: int = setting(0, at_least(0))
+    # for `file`: npz, HDF5, a Minari set, or a run (its replay); several are one after the other
+    dataset_path: Path | tuple[Path, ...] | None = None
+    dataset_agent: Path | None = None  # for `policy`: who plays; `agents/pendulum.safetensors` comes with the package
+    dataset_noise: float = setting(0.0, at_least(0))  # for `policy`: see `record_policy`
+    # return_range: 1000 / (the largest return of a trajectory - the smallest), as IQL's authors do for locomotion
+    reward_scale: float | Literal["return_range"] = setting(1.0, above(0))
+    reward_shift: float = setting(0.0)  # added after scaling; AntMaze: -1
+    drop_nonfinite: bool = False  # leave out rows with NaN or infinity
+    clip_actions: bool = False  # actions outside the environment's bounds are clipped
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.dataset_seed < 2**31, "dataset_seed", f"< 2**31, got {self.dataset_seed}")
+        both = self.dataset_path is not None and self.dataset_agent is not None
+        require(not both, "dataset_agent", "left out where dataset_path is given: the data is a file's or an agent's")
+        if self.dataset_kind is None:
+            object.__setattr__(self, "dataset_kind", dataset_kind_of(self.dataset_path, self.dataset_agent) or "random")
+        for kind, name in SOURCES.items():
+            given = getattr(self, name) is not None
+            require(given or self.dataset_kind != kind, name, f"given when dataset_kind is {kind}")
+            how = f"{kind} when {name} is given (`{name}: null` takes it back)"
+            require(not given or self.dataset_kind == kind, "dataset_kind", how)
+        require(self.dataset_path != (), "dataset_path", "at least one path")
+
+    @property
+    def dataset_paths(self) -> tuple[Path, ...]:
+        return self.dataset_path if isinstance(self.dataset_path, tuple) else (self.dataset_path,)  # type: ignore[return-value]
+
+
+def dataset_kind_of(path: Any, agent: Any) -> str | None:
+    return "file" if path is not None else "policy" if agent is not None else None
+
+
+def check_sizes(name: str, sizes: Sequence[int]) -> None:
+    require(all(size >= 1 for size in sizes), name, "sizes >= 1")
+    require(len(sizes) <= MAX_LAYERS, name, f"at most {MAX_LAYERS} sizes")

@@ -1,0 +1,196 @@
+"""What to train, on what, for how long and where to: the one config of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rl_training.config.fields import Condition, above, at_least, check, one_of, parse, setting
+from rl_training.config.yaml_loading import LoadedYaml, parse_yaml_value, plain_values
+from rl_training.core.checks import ConfigError, Problem, UserError, require, shown
+
+MAX_SEEDS = 1024
+EPISODE_LIMIT = 10_000
+NO_ENVIRONMENT = "none"  # the `env_id` of an offline run that has a data file and nothing to play
+
+_non_empty = Condition("a non-empty string", bool)
+_a_seed = Condition(">= 0 and < 2**31", lambda value: 0 <= value < 2**31)
+_a_device = Condition(
+    "one of auto, cpu, cuda, cuda:N",
+    lambda value: re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", value) is not None,
+    options=("auto", "cuda"),  # not cpu, which is the nearest to gpu
+)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """`algo_kwargs` is the wire format of the algorithm's own settings, which are parsed by the algorithm."""
+
+    algo: str = setting(must=_non_empty)
+    env_id: str = setting(must=_non_empty)
+    seed: int = setting(0, _a_seed)
+    total_timesteps: int = setting(100_000, at_least(1))
+    output_dir: Path = Path("runs")
+    device: str = setting("auto", _a_device)
+    num_envs: int = setting(1, at_least(1))
+    eval_episodes: int = setting(5, at_least(0))
+    log_interval: int = setting(1000, at_least(1))
+    checkpoint_interval: int = setting(10_000, at_least(1))
+    tags: tuple[str, ...] = ()
+    algo_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    env_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    eval_interval: int | None = setting(None, at_least(1))  # None: a tenth of the run
+    keep_checkpoints: int = setting(2, at_least(1))
+    seeds: tuple[int, ...] = setting((), _a_seed)  # trained together as one program; empty: `seed` alone
+    compile: str = setting("auto", one_of("auto", "on", "off"))
+    threads: int | None = setting(None, at_least(1))
+    env_timeout: float = setting(300.0, above(0))  # seconds without an answer after which a step counts as hung
+    workers: int | None = setting(None, at_least(0))  # environment worker processes; None: chosen by the machine
+    video: bool = True
+    report: bool = True
+    tensorboard: bool = False
+    # The agent file whose weights a new run starts from: its path, and in a run's own config its SHA-256 and step too
+    started_from: dict[str, Any] | None = None
+    # Steps after which an episode of an evaluation, a video or a recording is cut where the environment has no limit.
+    eval_episode_limit: int = setting(EPISODE_LIMIT, at_least(1))
+
+    def __post_init__(self) -> None:
+        check(self)
+        require(len(set(self.seeds)) == len(self.seeds), "seeds", f"distinct, got {shown(list(self.seeds))}")
+        require(len(self.seeds) <= MAX_SEEDS, "seeds", f"at most {MAX_SEEDS} seeds, got {len(self.seeds)}")
+        if self.started_from is not None:
+            told, kinds = self.started_from, {"path": str, "sha256": str, "step": int}
+            ok = "path" in told and all(isinstance(told[name], kinds.get(name, ())) for name in told)
+            require(ok, "started_from", f"a mapping with the path of an agent file, got {shown(told)}")
+
+    @property
+    def seed_list(self) -> tuple[int, ...]:
+        return self.seeds or (self.seed,)
+
+    @property
+    def steps_between_evaluations(self) -> int:
+        return self.eval_interval or max(self.total_timesteps // 10, 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that `config_from_dict`, JSON and YAML all take."""
+        return plain_values({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
+
+
+FIELD_NAMES = tuple(field.name for field in dataclasses.fields(TrainConfig))
+
+
+def config_from_dict(
+    values: Mapping[str, Any],
+    source: LoadedYaml | None = None,
+    allow_module_env: bool = False,
+    explain: Callable[[str], str] | None = None,
+) -> TrainConfig:
+    """Check everything at once; with a `source`, each problem tells its file and line.
+
+    An `env_id` such as `my_package:MyEnv-v0` imports a module, so a file may not ask for it, only the command line.
+    `explain` completes the message about an unknown key.
+    """
+    if source is not None and isinstance(values, Mapping):
+        source = source.with_values(values)
+    problems: list[Problem] = []
+    try:
+        config = parse(TrainConfig, values, explain=explain)
+    except ConfigError as error:
+        problems = error.problems
+    env_id = values.get("env_id") if isinstance(values, Mapping) else None
+    if isinstance(env_id, str) and ":" in env_id and not allow_module_env:
+        message = f"env_id with a module is only allowed on the command line, got {shown(env_id)}"
+        problems.append(Problem(("env_id",), message))
+    if problems:
+        raise located(problems, source)
+    return config
+
+
+def located(
+    problems: Iterable[Problem], source: LoadedYaml | None = None, base_path: tuple[str, ...] = ()
+) -> ConfigError:
+    """The same problems as `file:line: message`, in the order of the file.
+
+    `base_path` is where the problems' paths start, e.g. `("algo_kwargs",)` for an algorithm's settings.
+    """
+    if source is None:
+        return ConfigError(Problem(base_path + problem.path, problem.message) for problem in problems)
+    lines_and_problems: list[tuple[int, Problem]] = []
+    for problem in problems:
+        path = base_path + problem.path
+        line = source.line(path)
+        place = "" if line is None else f"{source.source}:{line}: "
+        lines_and_problems.append((line or 0, Problem(path, place + problem.message)))
+    lines_and_problems.sort(key=lambda line_and_problem: line_and_problem[0])
+    return ConfigError(problem for _, problem in lines_and_problems)
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """`0-7`, `0,3,5` or `0-3,8`."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,10})\s*(?:-\s*([0-9]{1,10})\s*)?", part)
+        if match is None:
+            raise UserError(f"seeds must be written like 0-7, 0,3,5 or 0-3,8, got {shown(text)}", field_name="seeds")
+        first, last = int(match[1]), int(match[2] or match[1])
+        require(first <= last, "seeds", f"ranges from low to high, got {shown(part.strip())}")
+        require(last < 2**31, "seeds", f">= 0 and < 2**31, got {last}")
+        require(len(seeds) + last - first < MAX_SEEDS, "seeds", f"at most {MAX_SEEDS} seeds, got {shown(text)}")
+        seeds.extend(range(first, last + 1))
+    require(len(set(seeds)) == len(seeds), "seeds", f"distinct, got {shown(text)}")
+    return tuple(seeds)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """`--set algo_kwargs.gamma=0.98`, understood."""
+
+    keys: tuple[str, ...]
+    value: Any
+
+
+def parse_overrides(texts: Sequence[str]) -> tuple[list[Assignment], list[Problem]]:
+    """What `--set` was given, and what cannot be understood of it."""
+    assignments, problems = [], []
+    for given in texts:
+        dotted, equals, text = (part.strip() for part in given.partition("="))
+        keys = tuple(dotted.split("."))
+        if not equals or not all(keys):
+            problems.append(Problem(keys, f"--set must be key=value or section.key=value, got {shown(given)}"))
+            continue
+        try:
+            assignments.append(Assignment(keys, parse_yaml_value(text, source=f"--set {dotted}")))
+        except UserError as error:
+            problems.append(Problem(keys, str(error)))
+    return assignments, problems
+
+
+def assign(values: Mapping[str, Any], assignments: Iterable[Assignment]) -> tuple[dict[str, Any], list[Problem]]:
+    """A copy of `values` with the assignments applied in order, and those that do not fit."""
+    changed, problems = dict(values), []
+    for one in assignments:
+        section: dict[str, Any] = changed
+        for depth, key in enumerate(one.keys[:-1], start=1):
+            inner = section.get(key, {})
+            if not isinstance(inner, Mapping):
+                place = f"{'.'.join(one.keys[:depth])} is not a section, it is {shown(inner)}"
+                problems.append(Problem(one.keys, f"--set {'.'.join(one.keys)}: {place}"))
+                break
+            section[key] = dict(inner)
+            section = section[key]
+        else:
+            section[one.keys[-1]] = one.value
+    return changed, problems
+
+
+def apply_overrides(values: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+    """A copy of `values` with `algo_kwargs.gamma=0.98` and the like applied, in order."""
+    assignments, problems = parse_overrides(texts)
+    changed, misfits = assign(values, assignments)
+    if problems or misfits:
+        raise ConfigError([*problems, *misfits])
+    return changed

@@ -1,0 +1,20 @@
+"""Files that ship inside the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ASSETS = Path(__file__).parent.parent / "assets"
+
+
+def find_packaged_asset(name: str | Path) -> Path | None:
+    """`configs/dqn/cartpole.yaml` from any directory; None if the package has no such file."""
+    parts = Path(name).parts
+    if ".." in parts or Path(name).is_absolute():
+        return None
+    path = ASSETS.joinpath(*parts)
+    return path if path.is_file() else None
+
+
+def packaged_configs() -> list[Path]:
+    return sorted((ASSETS / "configs").glob("*/*.yaml"))

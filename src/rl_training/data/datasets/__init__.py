@@ -1,0 +1,1 @@
+"""Datasets for offline learning: formats, generation, from a run, preparation for training."""

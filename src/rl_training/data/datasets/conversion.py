@@ -1,0 +1,210 @@
+"""From a path or arrays in memory to transitions, and from transitions to what a learner takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Space
+
+from rl_training.algorithms.registry import algorithm_names, learner_class
+from rl_training.config.train_config import TrainConfig
+from rl_training.core.checks import UserError, one_line, shown
+from rl_training.data.datasets.array_store import MEMORY_SHARE, Array, allocate, blocks, share_beside
+from rl_training.data.datasets.formats.loaders import NoSuchData, load_transitions, memory_transitions
+from rl_training.data.datasets.from_run import is_run, load_replay
+from rl_training.data.datasets.memory import WHERE, Dataset, check_dataset
+from rl_training.data.datasets.transition_dataset import TransitionDataset
+from rl_training.data.datasets.transitions import Transitions
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict
+
+# What comes of a space that makes no sense.
+UNUSABLE = (KeyError, IndexError, TypeError, ValueError, OverflowError, AssertionError)
+ROUNDING = 1e-5  # of the library's [-1, 1]: what an action may be outside its bounds for having been stored as float32
+
+
+def load_data(path: str | Path, *, drop_nonfinite: bool = False, memory_share: float = MEMORY_SHARE) -> Transitions:
+    """Any data set: npz, HDF5, a local Minari set (path or id), or the replay of a run or checkpoint.
+
+    What is larger than `memory_share` of the free memory is mapped from the disk; a replay is refused then.
+    """
+    try:
+        if is_run(Path(path)):
+            return load_replay(Path(path), drop_nonfinite, memory_share)
+        transitions = load_transitions(path, drop_nonfinite=drop_nonfinite, memory_share=memory_share)
+    except PermissionError as error:  # a folder on the way to it
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    return _with_fitting_spaces(transitions, str(path))
+
+
+def memory_data(dataset: Dataset | None, *, drop_nonfinite: bool = False) -> Transitions:
+    """A data set in memory, which a run cannot find again by itself."""
+    if dataset is None:
+        raise NoSuchData("dataset_kind is memory: the data set itself must be passed, in Python with dataset=...")
+    return _with_fitting_spaces(memory_transitions(dataset, drop_nonfinite=drop_nonfinite), WHERE)
+
+
+def with_dataset(config: TrainConfig, dataset: Dataset | None) -> TrainConfig:
+    """The config of a run on a data set in memory, which takes the place of a recipe; rejects one that has no place."""
+    if dataset is None:
+        return config
+    check_dataset(dataset)
+    if not learner_class(config.algo).offline:
+        use = ", ".join(name for name in algorithm_names() if learner_class(name).offline)
+        raise UserError(f"dataset must not be given: {config.algo} does not learn from a data set; use {use}")
+    if config.algo_kwargs.get("dataset_path") is not None:
+        raise UserError("dataset and dataset_path must not both be given")
+    settings = {name: value for name, value in config.algo_kwargs.items() if name != "dataset_agent"}
+    return replace(config, algo_kwargs={**settings, "dataset_kind": "memory"})
+
+
+def _with_fitting_spaces(transitions: Transitions, where: str) -> Transitions:
+    for name, array in (("observation_space", transitions.obs), ("action_space", transitions.actions)):
+        _check_told(getattr(transitions, name), array, f"{where}: its {name}")
+    return transitions
+
+
+def _check_told(told: dict[str, Any] | None, array: Array, what: str) -> None:
+    """A space that a file tells of must be one, and that of the file's own rows."""
+    if told is None:
+        return
+    try:
+        shape = () if told["kind"] == "discrete" else tuple(told["shape"])
+        if shape != array.shape[1:] and {shape, array.shape[1:]} != {(), (1,)}:
+            raise ValueError(f"it is of shape {shown(shape)}, the rows are of shape {array.shape[1:]}")
+        space_from_dict(told)
+    except UNUSABLE as error:
+        raise UserError(f"{what} cannot be used: {one_line(error)}") from error
+
+
+def differences(
+    transitions: Transitions, observation: ObservationCodec, action: ActionCodec, env_id: str, where: str
+) -> list[str]:
+    """What a data set tells of itself and the environment does not: allowed, and often a mistake."""
+    found = []
+    named = transitions.env_id is not None and "<" not in (transitions.env_id[0], env_id[0])  # else a function made it
+    if named and _bare(str(transitions.env_id)) != _bare(env_id):
+        found.append(f"{where}: the data set is of {transitions.env_id}, the environment is {env_id}")
+    told = transitions.action_space
+    if told is not None and told["kind"] == "box" and isinstance(action.space, Box):
+        space = space_from_dict(told)
+        assert isinstance(space, Box)
+        if not unbounded(space) and not (
+            np.allclose(space.low, action.space.low) and np.allclose(space.high, action.space.high)
+        ):
+            found.append(
+                f"{where}: the data set's actions are said to be in {one_line(space)}, the environment's "
+                f"{one_line(action.space)}"
+            )
+    if isinstance(observation.space, Box) and not observation.is_image:
+        low, high = (np.asarray(bound, np.float64) for bound in (observation.space.low, observation.space.high))
+        with np.errstate(over="ignore"):
+            low, high = low - ROUNDING * np.maximum(np.abs(low), 1), high + ROUNDING * np.maximum(np.abs(high), 1)
+        obs, count = transitions.obs.reshape(len(transitions), *observation.space.shape), 0
+        for rows in blocks(obs):
+            outside = (obs[rows] < low) | (obs[rows] > high)
+            count += int(outside.reshape(len(outside), -1).any(1).sum())
+        if count:
+            found.append(f"{where}: {count} of {len(obs)} observations are outside {one_line(observation.space)}")
+    return found
+
+
+def unbounded(space: Space[Any]) -> bool:
+    """How formats write bounds that nobody knows."""
+    return isinstance(space, Box) and not np.isfinite([space.low, space.high]).any()
+
+
+def _bare(env_id: str) -> str:
+    """Without the module that registers it, which may be called otherwise elsewhere."""
+    return env_id.rpartition(":")[2]
+
+
+def training_data(
+    transitions: Transitions,
+    observation: ObservationCodec,
+    action: ActionCodec,
+    where: str,
+    clip_actions: bool = False,
+    tell: Callable[[str], None] = lambda note: None,
+) -> TransitionDataset:
+    """The transitions in the library's units, after a check that they are of these spaces. What it mends, it tells."""
+    _check_observations(transitions, observation, where)
+    convert = _discrete_actions if action.discrete else partial(_continuous_actions, clip_actions, tell)
+    return TransitionDataset(
+        obs=_encoded(transitions.obs, observation, where),
+        actions=convert(transitions, action, where),
+        rewards=transitions.rewards,
+        next_obs=_encoded(transitions.next_obs, observation, where),
+        dones=transitions.terminated,
+        truncations=transitions.truncated,
+    )
+
+
+def _encoded(array: Array, observation: ObservationCodec, where: str) -> Array:
+    """The library's observations; those that are so already are not copied."""
+    if not observation.one_hot and array.dtype == observation.dtype:
+        return observation.encode_rows(array)
+    layout = {"observations": ((len(array), *observation.shape), observation.dtype)}
+    encoded = allocate(layout, where, share_beside(array))["observations"]
+    for rows in blocks(encoded):
+        encoded[rows] = observation.encode_rows(array[rows])
+    return encoded
+
+
+def _check_observations(transitions: Transitions, observation: ObservationCodec, where: str) -> None:
+    space, obs = observation.space, transitions.obs
+    # A space of a single number has no axes, where a file of single numbers has one.
+    single = not observation.one_hot and {obs.shape[1:], space.shape} == {(), (1,)}
+    if obs.shape[1:] != space.shape and not single:
+        raise UserError(f"{where}: observations are of shape {obs.shape[1:]}, the environment's are {space.shape}")
+    if observation.is_image and obs.dtype != np.uint8:
+        raise UserError(f"{where}: images must be uint8, got {obs.dtype}")
+    if observation.one_hot:
+        for array in (obs, transitions.next_obs):
+            low = int(space.start)  # type: ignore[attr-defined]
+            wrong = (array < low) | (array >= low + observation.one_hot) | (array != np.floor(array))
+            _refuse(wrong, array, f"{where}: observations must be in {space}")
+
+
+def _discrete_actions(transitions: Transitions, action: ActionCodec, where: str) -> Array:
+    actions = transitions.actions
+    if actions.dtype.kind == "f":
+        raise UserError(f"{where}: actions are {actions.dtype} {actions.shape}, the environment has {action.space}")
+    _refuse(
+        (actions < action.start) | (actions >= action.start + action.dim),
+        actions,
+        f"{where}: actions must be in {action.space}",
+    )
+    return action.from_env(actions.astype(np.int64))
+
+
+def _continuous_actions(
+    clip_actions: bool, tell: Callable[[str], None], transitions: Transitions, action: ActionCodec, where: str
+) -> Array:
+    actions = transitions.actions
+    if transitions.discrete or actions.shape[1] != action.dim:
+        raise UserError(f"{where}: actions are {actions.dtype} {actions.shape}, the environment has {action.space}")
+    layout = {"actions": (actions.shape, np.dtype(np.float32))}
+    scaled = allocate(layout, where, share_beside(actions))["actions"]
+    outside = np.zeros(len(actions), np.bool_)
+    for rows in blocks(actions):
+        scaled[rows] = action.from_env(actions[rows])
+        outside[rows] = (np.abs(scaled[rows]) > 1 + ROUNDING).any(1)
+    if not clip_actions:
+        hint = "; clip them with clip_actions=True"
+        _refuse(outside, actions, f"{where}: actions must be in {action.space}", hint)
+    elif outside.any():
+        tell(f"{where}: the actions of {int(outside.sum())} of {len(outside)} rows were clipped to {action.space}")
+    return np.clip(scaled, -1, 1, out=scaled)
+
+
+def _refuse(wrong: Array, values: Array, message: str, hint: str = "") -> None:
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        found = np.array2string(np.asarray(values[row]), precision=4, separator=", ", threshold=8)
+        found = " ".join(found.split())
+        raise UserError(f"{message}: {int(wrong.sum())} of {len(wrong)} rows are not, row {row} is {found}{hint}")

@@ -1,0 +1,1 @@
+"""File formats of datasets: npz, HDF5, Minari."""

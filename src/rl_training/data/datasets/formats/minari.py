@@ -1,0 +1,221 @@
+"""Minari data sets, read and written without Minari: one HDF5 group an episode, and `metadata.json` beside it.
+
+An episode of N steps has N + 1 observations, so the successor of the last step is there, whatever ended it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from rl_training.core.checks import UserError, one_line, shown
+from rl_training.data.datasets.array_store import Array
+from rl_training.data.datasets.formats.hdf5 import dataset, fill, h5py_module, member, open_file, write_file
+from rl_training.data.datasets.transitions import Transitions, broken
+from rl_training.files.atomic import MAX_JSON_BYTES, read_json, to_json
+
+FILE, METADATA = "main_data.hdf5", "metadata.json"
+EPISODE = re.compile(r"episode_(\d{1,9})")
+PARTS = ("observations", "actions", "rewards", "terminations", "truncations")
+MINARI_VERSION = "0.5.3"  # whose layout is written
+
+
+def minari_home() -> Path:
+    return Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets")
+
+
+def find_minari(name: str | Path) -> Path | None:
+    """The folder with the data of a local data set: its path, or its id under Minari's data folder."""
+    places = [Path(name)]
+    if re.fullmatch(r"[\w.-]+(/[\w.-]+)*", str(name)) and ".." not in Path(name).parts:
+        places.append(minari_home() / name)
+    for place in places:
+        for folder in (place / "data", place):
+            if (folder / METADATA).is_file():
+                return folder
+    return None
+
+
+class MinariReader:
+    """All episodes one after the other, as if they were flat arrays."""
+
+    def __init__(self, folder: Path, file: Any) -> None:
+        self.path, self.notes = folder, tuple[str, ...]()
+        self.metadata = _read_metadata(folder)
+        numbers = sorted(int(found[1]) for name in file if (found := EPISODE.fullmatch(name)))
+        if not numbers:
+            raise UserError(f"{folder / FILE}: has no episodes")
+        declared = self.metadata.get("total_episodes")
+        if declared != len(numbers):
+            raise UserError(f"{folder / METADATA}: tells of {shown(declared)} episodes, {FILE} has {len(numbers)}")
+        every = [self._episode(file, number) for number in numbers]
+        self._episodes = [episode for episode in every if len(episode["actions"])]  # one may end as it begins
+        if not self._episodes:
+            raise UserError(f"{folder / FILE}: has no steps")
+        self._lengths = [len(episode["actions"]) for episode in self._episodes]
+        rows, first = sum(self._lengths), self._episodes[0]
+        self.names, self.layout = PARTS, {}
+        for name in PARTS:
+            kinds = {(episode[name].shape[1:], episode[name].dtype) for episode in self._episodes}
+            if len(kinds) > 1:
+                raise UserError(f"{folder / FILE}: {name} differ in shape or type from one episode to another")
+            self.layout[name] = ((rows, *first[name].shape[1:]), first[name].dtype.newbyteorder("="))
+        self.layout["next_observations"] = self.layout["observations"]
+
+    def _episode(self, file: Any, number: int) -> dict[str, Any]:
+        where = f"{self.path / FILE}: episode_{number}"
+        group = member(file, f"episode_{number}", str(self.path / FILE))
+        if not isinstance(group, h5py_module().Group):
+            raise UserError(f"{where} is not a group")
+        episode = {name: dataset(group, name, where) for name in PARTS}
+        lengths = {name: len(found) if found.shape else 0 for name, found in episode.items()}
+        steps = lengths["actions"]
+        if any(lengths[name] != steps + (name == "observations") for name in PARTS):
+            said = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise UserError(f"{where}: observations must be one more than the rest, got {said}")
+        return episode
+
+    def read(self, name: str, out: Array) -> None:
+        source, first = ("observations", 1) if name == "next_observations" else (name, 0)
+        start, cut = 0, 0
+        for episode, steps in zip(self._episodes, self._lengths, strict=True):
+            rows = out[start : start + steps]
+            fill(episode[source], rows, first)
+            if name == "truncations" and not rows[-1] and not episode["terminations"][-1]:
+                rows[-1], cut = 1, cut + 1  # else its returns would run on into the next episode
+            if name == "terminations" and rows[:-1].any():
+                row = start + int(np.argmax(rows))
+                raise UserError(f"{self.path / FILE}: an episode goes on after a terminal state (row {row})")
+            start += steps
+        if cut:
+            self.notes = (f"trajectories that end without a terminal state or a time limit, taken as cut off: {cut}",)
+
+    def about(self) -> dict[str, Any]:
+        """The environment and its spaces, as far as the metadata tell."""
+        spaces = {name: _space_of(self.metadata.get(name)) for name in ("observation_space", "action_space")}
+        try:
+            env_id = json.loads(self.metadata["env_spec"])["id"]
+        except (KeyError, TypeError, ValueError, RecursionError):
+            env_id = self.metadata.get("env_id")
+        return {"env_id": clean_id(env_id), **spaces}
+
+
+def clean_id(env_id: Any) -> str | None:
+    """An environment's name as a file tells it, fit to be printed; anything but a text is no name."""
+    return one_line(env_id) or None if isinstance(env_id, str) else None
+
+
+@contextmanager
+def open_minari(folder: Path) -> Iterator[MinariReader]:
+    if not (folder / FILE).exists():
+        raise UserError(f"{folder}: has no {FILE} (Minari's Arrow format is not supported)")
+    with open_file(folder / FILE) as file:
+        yield MinariReader(folder, file)
+
+
+def _read_metadata(folder: Path) -> dict[str, Any]:
+    metadata = read_json(folder / METADATA)
+    if not isinstance(metadata, dict):
+        raise UserError(f"{folder / METADATA}: must be a mapping")
+    if metadata.get("data_format", "hdf5") != "hdf5":
+        raise UserError(f"{folder}: is in Minari's {shown(metadata['data_format'])} format, only hdf5 is supported")
+    return metadata
+
+
+def _space_of(text: Any) -> dict[str, Any] | None:
+    """Minari's description of a space in this library's form; None for kinds that are not supported."""
+    try:
+        if not isinstance(text, str) or len(text) > MAX_JSON_BYTES:
+            return None
+        values = json.loads(text)  # bounds may be Infinity, which strict JSON does not have
+        if values["type"] == "Discrete":
+            return {"kind": "discrete", "n": int(values["n"]), "start": int(values["start"])}
+        if values["type"] != "Box":
+            return None
+        shape = [int(length) for length in values["shape"]]
+        bounds = {name: np.asarray(values[name], np.float64).reshape(shape) for name in ("low", "high")}
+        dtype = str(values["dtype"])
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+        return None
+    same = {name: bool(array.size) and (array == array.flat[0]).all() for name, array in bounds.items()}
+    texts = {k: [repr(float(bound)) for bound in (v.flat[:1] if same[k] else v.flat)] for k, v in bounds.items()}
+    return {"kind": "box", "shape": shape, "dtype": dtype, **texts}
+
+
+def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
+    """`folder/data` with the two files of a Minari data set; `where` names the data in a refusal."""
+    stops = transitions.stops()
+    breaks = broken(transitions.obs, transitions.next_obs)
+    breaks[stops] = False
+    if breaks.any():
+        row = int(np.argmax(breaks))
+        raise UserError(
+            f"{where}: row {row + 1} does not go on where row {row} ended, which Minari's episodes cannot hold; "
+            "convert it to npz or hdf5"
+        )
+    data = folder / "data"
+    data.mkdir(parents=True)
+
+    def fill_file(file: Any, check: Callable[[], None]) -> None:
+        start = 0
+        for number, stop in enumerate(stops.tolist()):
+            check()
+            rows = slice(start, stop + 1)
+            group = file.create_group(f"episode_{number}")
+            group.attrs["id"], group.attrs["total_steps"] = number, stop + 1 - start
+            observations = np.concatenate([transitions.obs[rows], transitions.next_obs[stop : stop + 1]])
+            group.create_dataset("observations", data=observations)
+            for name, array in (
+                ("actions", transitions.actions),
+                ("rewards", transitions.rewards),
+                ("terminations", transitions.terminated),
+                ("truncations", transitions.truncated),
+            ):
+                group.create_dataset(name, data=array[rows])
+            start = stop + 1
+
+    write_file(data / FILE, fill_file, track_order=True)
+    metadata: dict[str, Any] = {
+        "total_episodes": len(stops),
+        "total_steps": len(transitions),
+        "data_format": "hdf5",
+        "jpeg_encoding": False,
+        "dataset_id": Path(where).name,
+        "minari_version": MINARI_VERSION,
+        "observation_space": json.dumps(_minari_space(transitions.observation_space, transitions.obs)),
+        "action_space": json.dumps(_minari_space(transitions.action_space, transitions.actions)),
+    }
+    if transitions.env_id is not None:
+        metadata["env_id"] = transitions.env_id
+        spec = gymnasium.registry.get(transitions.env_id)  # a look-up: `gymnasium.spec` would import a named module
+        if spec is not None:
+            with suppress(ValueError, TypeError):  # made by a function, as in the Control Suite: that has no JSON
+                metadata["env_spec"] = spec.to_json()
+    (data / METADATA).write_bytes(to_json(metadata, indent=1))
+
+
+def _minari_space(space: dict[str, Any] | None, values: Array) -> dict[str, Any]:
+    """A space in Minari's form; unknown bounds are infinite, an unknown number of choices is what was seen."""
+    if space is None and values.ndim == 1 and values.dtype.kind != "f":
+        start = min(int(values.min()), 0)
+        return {"type": "Discrete", "dtype": "int64", "start": start, "n": int(values.max()) + 1 - start}
+    if space is None:
+        shape, dtype = list(values.shape[1:]), values.dtype.name
+        space = {"shape": shape, "dtype": dtype, "low": ["-inf"], "high": ["inf"], "kind": "box"}
+    if space["kind"] == "discrete":
+        return {"type": "Discrete", "dtype": "int64", "start": space["start"], "n": space["n"]}
+    shape, size = space["shape"], math.prod(space["shape"])
+    bounds = {}
+    for name in ("low", "high"):
+        numbers = [float(text) for text in space[name]]
+        bounds[name] = np.reshape(numbers * size if len(numbers) == 1 else numbers, shape).tolist()
+    return {"type": "Box", "dtype": space["dtype"], "shape": shape, **bounds}

@@ -1,0 +1,109 @@
+"""This library's own replay as a data set: from a run's checkpoint, or straight from a buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rl_training.checkpoint.read import Checkpoint, DamagedCheckpoint
+from rl_training.checkpoint.schema import check_rows, unfit
+from rl_training.config.train_config import config_from_dict
+from rl_training.core.checks import UserError, one_line
+from rl_training.core.machine import free_memory, gibibytes
+from rl_training.core.specs import EnvShape
+from rl_training.data.datasets.array_store import MEMORY_SHARE
+from rl_training.data.datasets.transitions import Transitions, check_values
+from rl_training.data.replay.buffer import field_layout, replay_bytes
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict, space_to_dict
+from rl_training.run.agent import find_checkpoint
+from rl_training.run.capacity import replay_capacity
+from rl_training.run.saver import segment_rows
+from rl_training.run.validate import parse_settings
+
+
+def is_run(path: Path) -> bool:
+    """A run directory, or one of its checkpoints."""
+    return path.is_dir() and any((path / name).exists() for name in ("run.json", "manifest.json", "checkpoints"))
+
+
+def load_replay(path: Path, drop_nonfinite: bool = False, memory_share: float = MEMORY_SHARE) -> Transitions:
+    """Everything that is in the replay of a run's newest checkpoint, or of one checkpoint, of all its seeds."""
+    checkpoint, notes = find_checkpoint(path)
+    state = checkpoint.state
+    config = config_from_dict(state["config"], allow_module_env=True)
+    try:
+        observation = ObservationCodec(space_from_dict(state["observation_space"]))
+        action = ActionCodec(space_from_dict(state["action_space"]))
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        raise unfit(checkpoint.path, error) from error
+    _check_room(checkpoint, len(config.seed_list), env_shape(observation, action), memory_share)
+    rows = _segments(checkpoint, len(config.seed_list), config.num_envs, observation, action)
+    capacity = replay_capacity(config, parse_settings(config)[1])  # the oldest segment may begin before the ring does
+    rows = {name: tensor[:, -capacity:] for name, tensor in rows.items()}
+    made = replay_transitions(rows, config.num_envs, observation, action, one_line(config.env_id), tuple(notes))
+    return check_values(made, str(path), drop_nonfinite, from_file=False)
+
+
+def _check_room(checkpoint: Checkpoint, seeds: int, shape: EnvShape, memory_share: float) -> None:
+    rows = sum(stop - start for start, stop in map(segment_rows, checkpoint.names("replay_")))
+    needed, room = replay_bytes(shape, seeds, rows), int(memory_share * free_memory())
+    if needed > room and not shape.is_image:  # images are refused for another reason
+        raise UserError(
+            f"{checkpoint.path}: its replay needs {gibibytes(needed)} of memory, {gibibytes(room)} are there for it"
+        )
+
+
+def _segments(
+    checkpoint: Checkpoint, seeds: int, num_envs: int, observation: ObservationCodec, action: ActionCodec
+) -> dict[str, Tensor]:
+    names, parts, reached = checkpoint.names("replay_"), [], None
+    shape = env_shape(observation, action)
+    fields = field_layout(shape)
+    if not names:
+        raise unfit(checkpoint.path, "its replay is empty")
+    for name in names:
+        start, stop = segment_rows(name)
+        if (reached is not None and start != reached) or start % num_envs or stop % num_envs:
+            raise DamagedCheckpoint(f"{checkpoint.path.name} damaged (transitions are missing from its replay)")
+        parts.append(checkpoint.tensors(name))
+        if "frames" in parts[-1]:
+            raise unfit(checkpoint.path, "a run on images cannot be read as a data set")
+        layout = {key: ((seeds, stop - start, *row), getattr(torch, dtype)) for key, (row, dtype) in fields.items()}
+        check_rows(checkpoint, name, parts[-1], layout, shape)
+        reached = stop
+    return {name: torch.cat([part[name] for part in parts], 1) for name in parts[0]}
+
+
+def replay_transitions(
+    rows: Mapping[str, Tensor],
+    num_envs: int,
+    observation: ObservationCodec,
+    action: ActionCodec,
+    env_id: str,
+    notes: tuple[str, ...] = (),
+) -> Transitions:
+    """Rows (seeds, steps x environments, ...) as one environment's trajectory after the other, in its own units."""
+    seeds, count = rows["rewards"].shape
+    arrays = {}
+    for name, tensor in rows.items():
+        by_env = tensor.numpy().reshape(seeds, count // num_envs, num_envs, *tensor.shape[2:]).swapaxes(1, 2)
+        arrays[name] = np.ascontiguousarray(by_env).reshape(seeds * count, *tensor.shape[2:])
+    arrays["obs"], arrays["next_obs"] = map(observation.decode_rows, (arrays["obs"], arrays["next_obs"]))
+    arrays["actions"] = action.to_env(arrays["actions"])
+    # The episode that was open when the recording ended goes on in no other environment's rows.
+    last = np.arange(count // num_envs - 1, seeds * count, count // num_envs)
+    arrays["truncated"][last] |= ~arrays["terminated"][last]
+    space = space_to_dict(observation.space)
+    if space["kind"] == "box":
+        space["dtype"] = arrays["obs"].dtype.name  # what the replay kept, which may be less than was observed
+    return Transitions(
+        **arrays,
+        env_id=env_id,
+        observation_space=space,
+        action_space=space_to_dict(action.space),
+        notes=notes,
+    )

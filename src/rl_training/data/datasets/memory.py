@@ -1,0 +1,55 @@
+"""A data set that is in memory already, read as if it were a file: the same names, the same checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl_training.core.checks import UserError, one_line, shown
+from rl_training.data.datasets.array_store import Array
+from rl_training.data.datasets.transition_dataset import TransitionDataset
+
+Dataset = Mapping[str, Any] | TransitionDataset  # what a caller may pass; actions in the environment's units
+WHERE = "dataset"  # as messages call it
+
+
+def check_dataset(dataset: Any) -> None:
+    if not isinstance(dataset, (Mapping, TransitionDataset)):
+        hint = "; a file goes in dataset_path" if isinstance(dataset, str) or hasattr(dataset, "__fspath__") else ""
+        what = shown(dataset) if hint else type(dataset).__name__
+        raise UserError(f"{WHERE} must be a mapping of arrays or a TransitionDataset, got {what}{hint}")
+
+
+class MemoryReader:
+    """The arrays of a mapping or a `TransitionDataset`: what they are (`layout`), and their values (`read`)."""
+
+    def __init__(self, dataset: Dataset, wanted: tuple[str, ...]) -> None:
+        check_dataset(dataset)
+        values = _fields(dataset) if isinstance(dataset, TransitionDataset) else dataset
+        self.names = [str(name) for name in values]
+        self._arrays = {name: _array(name, values) for name in wanted if name in values}
+        self.layout = {name: (array.shape, array.dtype.newbyteorder("=")) for name, array in self._arrays.items()}
+
+    def read(self, name: str, out: Array) -> None:
+        """Fill `out` with a copy: what the caller does to the arrays later does not reach the run."""
+        out[...] = self._arrays[name]
+
+
+def _fields(dataset: TransitionDataset) -> dict[str, Any]:
+    names = ("obs", "actions", "rewards", "next_obs", "dones", "truncations")
+    return {name: getattr(dataset, name) for name in names if getattr(dataset, name) is not None}
+
+
+def _array(name: str, values: Mapping[str, Any]) -> Array:
+    try:
+        value = values[name]
+        array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+    except Exception as error:  # a mapping may read a file, which may be closed by now
+        what = f"{type(error).__name__}: {one_line(error)}"
+        raise UserError(f"{WHERE}: {name} must be an array of numbers, got {what}") from error
+    if array.dtype.kind not in "bifu" or array.dtype.itemsize > 8:
+        raise UserError(f"{WHERE}: {name} must be an array of numbers of at most 64 bits, got {array.dtype}")
+    return array

@@ -1,0 +1,1 @@
+"""Replay buffers: rows and frames, uniform or prioritised."""

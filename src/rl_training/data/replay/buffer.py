@@ -1,0 +1,204 @@
+"""Replay for many seeds at once: preallocated, written in place, sampled by row numbers.
+
+It stores what happened (terminated and truncated apart); what counts as `dones` is decided when sampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rl_training.core.specs import EnvShape
+from rl_training.data.replay.priorities import Priorities
+
+Array = NDArray[Any]
+Layout = dict[str, tuple[tuple[int, ...], str]]
+FIELDS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
+
+
+def field_layout(shape: EnvShape) -> Layout:
+    """Shape and dtype of one row of each field."""
+    action: tuple[tuple[int, ...], str] = ((), "int64") if shape.discrete else ((shape.action_dim,), "float32")
+    return {
+        "obs": (shape.obs_shape, shape.obs_dtype),
+        "actions": action,
+        "rewards": ((), "float32"),
+        "next_obs": (shape.obs_shape, shape.obs_dtype),
+        "terminated": ((), "bool"),
+        "truncated": ((), "bool"),
+    }
+
+
+def whole_steps(rows: int, num_envs: int) -> int:
+    """So many rows, rounded down to whole vector steps: at least one of them."""
+    return max(rows // num_envs, 1) * num_envs
+
+
+def row_bytes(layout: Layout) -> int:
+    return sum(int(np.prod(s, dtype=np.int64)) * np.dtype(dtype).itemsize for s, dtype in layout.values())
+
+
+def replay_bytes(shape: EnvShape, seeds: int, capacity: int) -> int:
+    return row_bytes(field_layout(shape)) * seeds * capacity
+
+
+class ReplayBuffer:
+    """A ring of `capacity` transitions for each seed; all seeds share its head, since they run in lockstep."""
+
+    def __init__(
+        self,
+        shape: EnvShape,
+        *,
+        capacity: int,
+        num_envs: int,
+        seeds: int,
+        device: torch.device | str = "cpu",
+        n_step: int = 1,
+        gamma: float = 1.0,
+        priority_alpha: float | None = None,
+    ) -> None:
+        self.n_step, self.gamma = n_step, gamma
+        # Whole vector steps only, so that a wrap never tears one apart.
+        self.capacity = whole_steps(capacity, num_envs)
+        self.num_envs, self.seeds, self.device = num_envs, seeds, torch.device(device)
+        self.added = 0  # transitions ever added, per seed
+        self.size_tensor = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.added_tensor = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.storage: dict[str, Tensor] = {}
+        for name, (row, dtype) in self.layout(shape).items():
+            self.storage[name] = self._zeros((seeds, self.capacity, *row), getattr(torch, dtype))
+        self.priorities: Priorities | None = None
+        if priority_alpha is not None:
+            self.priorities = Priorities(self.capacity, seeds, alpha=priority_alpha, device=self.device)
+        self._arrays = {k: v.numpy() for k, v in self.storage.items()} if self.device.type == "cpu" else {}
+        self._rows = {k: v.view(seeds * self.capacity, *v.shape[2:]) for k, v in self.storage.items()}
+        self._offsets = (torch.arange(seeds, device=self.device) * self.capacity).unsqueeze(-1)
+
+    @staticmethod
+    def layout(shape: EnvShape) -> Layout:
+        return field_layout(shape)
+
+    def _zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Touches every page now: no surprise later in the run."""
+        return torch.empty(shape, dtype=dtype, device=self.device).zero_()
+
+    @property
+    def size(self) -> int:
+        return min(self.added, self.capacity)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.storage.values())
+
+    @property
+    def head(self) -> int:
+        return self.added % self.capacity
+
+    def add(self, **fields: Array) -> None:
+        """One vector step: each field (seeds, num_envs, ...)."""
+        rows = slice(self.head, self.head + self.num_envs)
+        for name, value in fields.items():
+            if self._arrays:
+                self._arrays[name][:, rows] = value
+            else:
+                self.storage[name][:, rows] = torch.from_numpy(value).to(self.device, non_blocking=True)
+        if self.priorities is not None:
+            self.priorities.put(self.head, self.num_envs)
+        self.added += self.num_envs
+        self.size_tensor.fill_(self.size)
+        self.added_tensor.fill_(self.added)
+
+    def gather(self, indices: Tensor) -> dict[str, Tensor]:
+        """Row numbers (..., seeds, batch) to a batch with those leading axes."""
+        if self.n_step > 1:
+            return self._gather_n_step(indices)
+        batch = {name: self._take(name, indices) for name in ("actions", "rewards")}
+        batch["obs"], batch["next_obs"] = self._observations(indices, indices)
+        batch["dones"] = self._take("terminated", indices).float()
+        return batch
+
+    def _observations(self, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
+        """`obs` of the rows `first` and `next_obs` of the rows `last`."""
+        return self._take("obs", first), self._take("next_obs", last)
+
+    def _gather_n_step(self, indices: Tensor) -> dict[str, Tensor]:
+        """Rewards summed over up to `n_step` steps of one environment, stopping at an episode's end or the newest row.
+
+        `next_obs` and `dones` are those of the last step taken: behind a time limit the value is still bootstrapped.
+        """
+        ahead = (self.added_tensor - 1 - indices) % self.capacity  # rows added after each of these
+        rewards = torch.zeros(indices.shape, device=self.device)
+        discounts = torch.ones(indices.shape, device=self.device)
+        last, alive = indices, torch.ones_like(indices, dtype=torch.bool)
+        for step in range(self.n_step):
+            rows = (indices + step * self.num_envs) % self.capacity
+            alive = alive & (ahead >= step * self.num_envs)
+            rewards = rewards + torch.where(alive, discounts * self._take("rewards", rows), 0.0)
+            discounts = torch.where(alive, discounts * self.gamma, discounts)
+            last = torch.where(alive, rows, last)
+            alive = alive & ~(self._take("terminated", rows) | self._take("truncated", rows))
+        obs, next_obs = self._observations(indices, last)
+        return {
+            "obs": obs,
+            "actions": self._take("actions", indices),
+            "rewards": rewards,
+            "next_obs": next_obs,
+            "dones": self._take("terminated", last).float(),
+            "discounts": discounts,
+        }
+
+    def _take(self, name: str, indices: Tensor) -> Tensor:
+        rows = self._rows[name].index_select(0, (indices + self._offsets).reshape(-1))
+        return rows.view(*indices.shape, *rows.shape[1:])
+
+    # --- state: rows in the order they were added ------------------------------------------------------------------
+    def oldest(self) -> int:
+        """The number of the oldest transition still held."""
+        return self.added - self.size
+
+    def read(self, start: int, stop: int) -> dict[str, Tensor]:
+        """Transitions number `start` to `stop` of every seed, on the host; to be used before the next `add`."""
+        first, count = start % self.capacity, stop - start
+        if self._arrays and first + count <= self.capacity:
+            return {name: tensor.narrow(1, first, count) for name, tensor in self.storage.items()}
+        rows = self.places(start, stop)
+        return {name: tensor.index_select(1, rows).cpu() for name, tensor in self.storage.items()}
+
+    def places(self, start: int, stop: int) -> Tensor:
+        """The rows of transitions number `start` to `stop`."""
+        return torch.arange(start, stop, device=self.device) % self.capacity
+
+    def segment_layout(self, count: int, rows: Mapping[str, Tensor]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        """Shape and dtype of every tensor that `read` gives for `count` transitions, these `rows` being such ones."""
+        return {name: ((self.seeds, count, *one.shape[2:]), one.dtype) for name, one in self.storage.items()}
+
+    def write(self, start: int, rows: Mapping[str, Tensor], skip: int = 0) -> None:
+        """Put what `read` gave back, but for the first `skip` transitions; `finish_writing` then tells the count."""
+        count = rows["rewards"].shape[1]
+        places = self.places(start + skip, start + count)
+        for name, tensor in self.storage.items():
+            tensor.index_copy_(1, places, rows[name][:, skip:].to(self.device))
+
+    def finish_writing(self, added: int) -> None:
+        self.added = added
+        self.size_tensor.fill_(self.size)
+        self.added_tensor.fill_(self.added)
+
+    def cut_off(self, envs: Sequence[int]) -> list[tuple[int, int, int]]:
+        """The open episodes of these environments (counted over all seeds) do not go on: they end as by a time limit.
+
+        Without this, n-step returns and stacks of frames would run on into another episode. Returns (seed, environment,
+        row) of the transitions that have become the last of their episode.
+        """
+        last = []
+        for seed, env in (divmod(one, self.num_envs) for one in envs if self.added):
+            row = (self.added - self.num_envs + env) % self.capacity
+            if not (self.storage["terminated"][seed, row] or self.storage["truncated"][seed, row]):
+                self.storage["truncated"][seed, row] = True
+                last.append((seed, env, row))
+        return last

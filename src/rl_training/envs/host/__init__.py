@@ -1,0 +1,1 @@
+"""Gymnasium environments in host memory: in this process or in worker processes."""

@@ -1,0 +1,240 @@
+"""How exactly an environment can be brought back: by its native state, by replay, only when rebuilt, or not at all.
+
+Two copies play the same episodes, one of them after episodes of other lengths. What they answer must be the same, bit
+for bit. How much is played is a count of episodes and steps, never of seconds: an environment always gets one class.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rl_training.core.rng import stream
+from rl_training.envs.host.factory import Env, EnvSource, Restore
+from rl_training.envs.host.pixels import PixelObservation
+from rl_training.envs.host.snapshots import native_state, restore_native
+from rl_training.envs.spaces import ActionCodec
+
+NATIVE_ROUNDS = 4  # in which a native state is carried over and compared
+FRESH_EPISODES = 3  # that two fresh environments must agree on, where a used one does not
+SAVED_AT = tuple(2**k for k in range(8))  # steps of an episode at which its native state is taken
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How much is played. The used environment alone plays `warm_up`, and one of `between` before every round."""
+
+    warm_up: tuple[int, ...]  # steps
+    rounds: int  # episodes that both play
+    steps: int  # of such an episode, at most
+    between: tuple[int, ...] = (1, 4, 9)
+
+
+# Half a second of BipedalWalker and one whole episode, since state may change at its end. 60 seeds of 60 showed
+# BipedalWalker's difference within five rounds.
+VECTORS = Schedule(warm_up=(2, 60, 17, 5, 33, 1000), rounds=8, steps=64)
+IMAGES = Schedule(warm_up=(2, 9), rounds=3, steps=12)  # drawing one may take 10 ms
+# What `wrappers.pixels` draws, at 40 ms without a GPU: the environment below it is compared by VECTORS.
+RENDERED = Schedule(warm_up=(2,), rounds=1, steps=6)
+
+LARGE_OBSERVATION = 1024  # numbers: such a vector has images in it
+
+Actions = NDArray[Any]
+View = Callable[[Env], Env]
+Trace = list[bytes]
+
+
+@dataclass(frozen=True)
+class Episode:
+    seed: int
+    actions: Actions
+
+
+@dataclass(frozen=True)
+class Round:
+    between: Episode
+    compared: Episode
+    following: Episode
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One layer of the environment that is compared, and what is played in it."""
+
+    view: View
+    steps: int  # of an episode
+    warm_up: list[Episode]
+    rounds: list[Round]
+
+
+@dataclass(frozen=True)
+class Classification:
+    restore: Restore
+    rebuild_ms: float | None = None  # what making it anew takes, where that is needed for every episode
+
+
+class _Raised(Exception):
+    """The environment raised: training will report that with what reproduces it."""
+
+
+def classify(used: Env, source: EnvSource, seed: int = 0) -> Classification:
+    """The class of what `source` makes, `used` being one of them."""
+    fresh = source.make()
+    has_native = False
+    try:
+        stages, has_native = _stages(used, seed), native_state(used) is not None
+        if has_native:
+            if all(_native_state_is_whole(used, fresh, stage) for stage in stages):
+                return Classification("native")
+            fresh.close()
+            fresh = source.make()
+        differs = _first_difference(used, fresh, stages)
+    except _Raised:
+        return Classification("native" if has_native else "replay")
+    finally:
+        fresh.close()
+    if differs is None:
+        return Classification("replay")
+    times: list[float] = []
+    try:
+        agree = all(_fresh_ones_agree(source, stage, differs, times) for stage in stages)
+    except _Raised:
+        agree = False
+    return Classification("rebuilt", round(1e3 * median(times), 1)) if agree else Classification("inexact")
+
+
+def _stages(env: Env, seed: int) -> list[Stage]:
+    if not isinstance(env, PixelObservation):
+        return [_stage(env, _whole, _schedule(env), seed, 0)]
+    return [_stage(env.env, _below, _schedule(env.env), seed, 0), _stage(env, _whole, RENDERED, seed, 1)]
+
+
+def _below(env: Any) -> Env:
+    return env.env  # type: ignore[no-any-return]
+
+
+def _whole(env: Env) -> Env:
+    return env
+
+
+def _schedule(env: Env) -> Schedule:
+    shape = env.observation_space.shape or ()
+    image = len(shape) == 3 and env.observation_space.dtype == np.uint8
+    return IMAGES if image or math.prod(shape) >= LARGE_OBSERVATION else VECTORS
+
+
+def _stage(env: Env, view: View, schedule: Schedule, seed: int, number: int) -> Stage:
+    codec = ActionCodec(env.action_space)
+    drawn = iter(range(number << 16, (number + 1) << 16))
+
+    def episode(steps: int) -> Episode:
+        rng = stream(seed, "conformance", next(drawn))
+        return Episode(int(rng.integers(2**31)), codec.to_env(codec.draw(rng, steps)))
+
+    def one_round(index: int) -> Round:
+        between = schedule.between[index % len(schedule.between)]
+        return Round(episode(between), episode(schedule.steps), episode(schedule.steps // 2))
+
+    warm_up = [episode(steps) for steps in schedule.warm_up]
+    return Stage(view, schedule.steps, warm_up, [one_round(index) for index in range(schedule.rounds)])
+
+
+def _native_state_is_whole(used: Env, fresh: Env, stage: Stage) -> bool:
+    """The state of a used environment, put into another, gives the same rest of the episode and the same next one."""
+    used, fresh = stage.view(used), stage.view(fresh)
+    _warm_up(used, stage)
+    for one in stage.rounds[:NATIVE_ROUNDS]:
+        _play(used, one.between)
+        states: dict[int, Any] = {}
+        trace = _play(used, one.compared, states)
+        at = max(step for step in states if step < len(trace) - 1)
+        _play(fresh, Episode(one.compared.seed, one.compared.actions[:0]))
+        if not restore_native(fresh, states[at]):
+            return False
+        if _go_on(fresh, one.compared.actions[at:]) != trace[at + 1 :]:
+            return False
+        if _play(used, one.following) != _play(fresh, one.following):
+            return False
+    return True
+
+
+def _warm_up(used: Env, stage: Stage) -> None:
+    for spare in stage.warm_up:
+        with suppress(_Raised):  # random actions may break its physics after a while; the compared episodes are shorter
+            _play(used, spare)
+
+
+def _first_difference(used: Env, fresh: Env, stages: list[Stage]) -> Episode | None:
+    """The first episode in which a used environment and a fresh (later: a less used) one are not the same."""
+    for stage in stages:
+        one, other = stage.view(used), stage.view(fresh)
+        _warm_up(one, stage)
+        for index, turn in enumerate(stage.rounds):
+            if index:
+                _play(one, turn.between)
+            if _play(one, turn.compared) != _play(other, turn.compared):
+                return turn.compared
+    return None
+
+
+def _fresh_ones_agree(source: EnvSource, stage: Stage, differs: Episode, times: list[float]) -> bool:
+    """On the episode in which a used one did not, and on some more, with as many steps as this stage may take."""
+    episodes = [Episode(differs.seed, differs.actions[: stage.steps]), *(turn.compared for turn in stage.rounds)]
+    for episode in episodes[:FRESH_EPISODES]:
+        traces = []
+        for _ in range(2):
+            begun = time.perf_counter()
+            env = source.make()
+            made = time.perf_counter()
+            try:
+                traces.append(_play(stage.view(env), episode))
+            finally:
+                played = time.perf_counter()
+                env.close()
+            times.append(made - begun + time.perf_counter() - played)
+        if traces[0] != traces[1]:
+            return False
+    return True
+
+
+def _play(env: Env, episode: Episode, states: dict[int, Any] | None = None) -> Trace:
+    try:
+        observation, _ = env.reset(seed=episode.seed)
+    except Exception as error:
+        raise _Raised from error
+    if states is not None:
+        states[0] = native_state(env)
+    return [_as_bytes(observation), *_go_on(env, episode.actions, states)]
+
+
+def _go_on(env: Env, actions: Sequence[Any] | Actions, states: dict[int, Any] | None = None) -> Trace:
+    """What the environment answers to each action until the episode ends; `states`: its native states on the way."""
+    trace: Trace = []
+    for step, action in enumerate(actions, 1):
+        try:
+            observation, reward, terminated, truncated, _ = env.step(action.copy())
+        except Exception as error:
+            raise _Raised from error
+        flags = bytes([bool(terminated), bool(truncated)])  # numpy's own kind of flag is no number
+        trace.append(_as_bytes(observation) + np.float64(reward).tobytes() + flags)
+        if terminated or truncated:
+            break
+        if states is not None and step in SAVED_AT:
+            states[step] = native_state(env)
+    return trace
+
+
+def _as_bytes(observation: Any) -> bytes:
+    if isinstance(observation, dict):
+        return b"".join(_as_bytes(observation[name]) for name in sorted(observation))
+    if isinstance(observation, tuple):
+        return b"".join(map(_as_bytes, observation))
+    return np.asarray(observation).tobytes()

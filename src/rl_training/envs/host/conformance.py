@@ -1,0 +1,154 @@
+"""A look at an environment before hours are spent in it: the API, finite numbers, how exactly it comes back."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rl_training.core.checks import UserError, one_line
+from rl_training.core.rng import stream
+from rl_training.core.specs import EnvShape
+from rl_training.envs.host.classification import classify
+from rl_training.envs.host.factory import Env, EnvSource, Restore
+from rl_training.envs.host.pixels import is_flag, is_number
+from rl_training.envs.host.wrappers import episode_limit, image_stack, image_wrapper
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape
+
+PROBE_STEPS = 12
+REPORT_AFTER = 2.0  # seconds
+SMALLEST_IMAGE = 32  # pixels a side; what is smaller may be a board, which a vector can stand for
+
+
+@dataclass(frozen=True)
+class Conformance:
+    """What an environment is, and how it is brought back on resume."""
+
+    shape: EnvShape
+    restore: Restore
+    rebuild_ms: float | None = None  # what making it anew takes, where that is done for every episode
+
+
+def check_spaces(source: EnvSource) -> EnvShape:
+    """Reject an environment with the exact violation of the API, or return its shape. A dozen steps of one copy."""
+    env = source.make()
+    try:
+        return _conforming(env, source.env_id)
+    finally:
+        env.close()
+
+
+def check_environment(source: EnvSource, seed: int = 0) -> Conformance:
+    """The same, and how exactly it is brought back, unless `source` knows that already."""
+    if source.restore is not None:
+        return Conformance(check_spaces(source), source.restore)
+    env = source.make()
+    try:
+        shape = _conforming(env, source.env_id)
+        with _reported_when_slow(source.env_id):
+            found = classify(env, source, seed)
+        return Conformance(shape, found.restore, found.rebuild_ms)
+    finally:
+        env.close()
+
+
+@contextmanager
+def _reported_when_slow(name: str) -> Iterator[None]:
+    """A line for who waits: an environment of 10 ms a step takes 20 s to check."""
+    text = f"checking environment {name!r} before training: does it repeat itself after other episodes?"
+    timer = threading.Timer(REPORT_AFTER, lambda: print(text, file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def classified(source: EnvSource) -> EnvSource:
+    """The same source, which knows how what it makes is brought back."""
+    return source if source.restore is not None else knowing(source, check_environment(source))
+
+
+def knowing(source: EnvSource, found: Conformance | None) -> EnvSource:
+    """The same source with what a check found, if there was one."""
+    return source if found is None else replace(source, restore=found.restore)
+
+
+def _conforming(env: Env, name: str) -> EnvShape:
+    observation, action = ObservationCodec(env.observation_space), ActionCodec(env.action_space)
+    _refuse_other_images(observation, name)
+    _probe(env, observation, action, name)
+    return env_shape(observation, action, image_stack(env), episode_limit(env))
+
+
+def _refuse_other_images(observation: ObservationCodec, name: str) -> None:
+    """Pictures in another form would be taken for vectors of tens of thousands of numbers, and learned from badly."""
+    shape = observation.space.shape or ()
+    flat = len(shape) == 2 and observation.space.dtype == np.uint8
+    if not observation.is_image and (flat or len(shape) > 2) and sorted(shape)[-2] >= SMALLEST_IMAGE:
+        raise UserError(
+            f"environment {name!r}: its observations are {observation.space.dtype} {shape}, and images must be uint8 "
+            f"(channels, height, width); {image_wrapper(name)} gives them"
+        )
+
+
+def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: str) -> None:
+    rng = stream(0, "conformance")
+    answer = _call(name, "reset", lambda: env.reset(seed=7))
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
+        raise UserError(f"environment {name!r}: reset must return (observation, info), got {_shown(answer)}")
+    _check_observation(answer[0], observation, name, "reset")
+    for _ in range(PROBE_STEPS):
+        choice = action.to_env(action.draw(rng, 1))[0]
+        answer = _call(name, "step", lambda choice=choice: env.step(choice))
+        if not (isinstance(answer, tuple) and len(answer) == 5):
+            raise UserError(
+                f"environment {name!r}: step must return (observation, reward, terminated, truncated, info), "
+                f"got {_shown(answer)}"
+            )
+        obs, reward, terminated, truncated, _ = answer
+        if not is_number(reward) or not np.isfinite(reward):
+            raise UserError(f"environment {name!r}: step must return a finite number as reward, got {reward!r}")
+        if not (is_flag(terminated) and is_flag(truncated)):
+            raise UserError(
+                f"environment {name!r}: step must return booleans for terminated and truncated, "
+                f"got {terminated!r} and {truncated!r}"
+            )
+        _check_observation(obs, observation, name, "step")
+        if terminated or truncated:
+            break
+
+
+def _call(name: str, what: str, call: Any) -> Any:
+    try:
+        return call()
+    except UserError:  # ours, and already in one line
+        raise
+    except Exception as error:
+        raise UserError(f"environment {name!r}: {what} raised {type(error).__name__}: {one_line(error)}") from error
+
+
+def _check_observation(value: Any, observation: ObservationCodec, name: str, what: str) -> None:
+    space = observation.space
+    if not observation.one_hot and not isinstance(value, np.ndarray):
+        raise UserError(f"environment {name!r}: {what} must return a numpy array of {space}, got {_shown(value)}")
+    array = np.asarray(value)
+    if array.shape != space.shape:
+        raise UserError(f"environment {name!r}: {what} returned shape {array.shape}, the space says {space.shape}")
+    if array.dtype != space.dtype and not observation.one_hot:
+        raise UserError(f"environment {name!r}: {what} returned dtype {array.dtype}, the space says {space.dtype}")
+    if not np.isfinite(array).all():
+        raise UserError(f"environment {name!r}: {what} returned an observation with NaN or infinity")
+    if not space.contains(value):
+        raise UserError(f"environment {name!r}: {what} returned an observation outside {space}: {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,63 @@
+"""Returns and lengths of the episodes that training plays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rl_training.envs.host.vector import SeededEnvs
+
+WINDOW = 100  # episodes a mean is taken over, as in Stable-Baselines3
+
+
+class EpisodeStatistics:
+    def __init__(self, seeds: int, num_envs: int) -> None:
+        self.num_envs = num_envs
+        self.open_returns = np.zeros(seeds * num_envs)
+        self.open_lengths = np.zeros(seeds * num_envs, np.int64)
+        self.returns: list[list[float]] = [[] for _ in range(seeds)]
+        self.lengths: list[list[int]] = [[] for _ in range(seeds)]
+        self.finished = [0] * seeds
+
+    def count(self, envs: SeededEnvs) -> None:
+        self.open_returns += envs.rewards
+        self.open_lengths += 1
+        ended = envs.terminated | envs.truncated
+        if ended.any():
+            for row in np.flatnonzero(ended):
+                seed = int(row) // self.num_envs
+                self.returns[seed] = [*self.returns[seed], float(self.open_returns[row])][-WINDOW:]
+                self.lengths[seed] = [*self.lengths[seed], int(self.open_lengths[row])][-WINDOW:]
+                self.finished[seed] += 1
+            self.open_returns[ended] = 0
+            self.open_lengths[ended] = 0
+
+    def row(self, seed_index: int) -> dict[str, Any]:
+        returns, lengths = self.returns[seed_index], self.lengths[seed_index]
+        return {
+            "rollout/ep_rew_mean": float(np.mean(returns)) if returns else None,
+            "rollout/ep_len_mean": float(np.mean(lengths)) if lengths else None,
+            "time/episodes": self.finished[seed_index],
+        }
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "open_returns": self.open_returns.tolist(),
+            "open_lengths": self.open_lengths.tolist(),
+            "returns": self.returns,
+            "lengths": self.lengths,
+            "finished": self.finished,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.open_returns = np.array(state["open_returns"], np.float64)
+        self.open_lengths = np.array(state["open_lengths"], np.int64)
+        self.returns, self.lengths = state["returns"], state["lengths"]
+        self.finished = list(state["finished"])
+
+    def forget(self, envs: Sequence[int]) -> None:
+        """The open episodes of these environments could not be brought back: others begin there."""
+        self.open_returns[list(envs)] = 0
+        self.open_lengths[list(envs)] = 0

@@ -1,0 +1,176 @@
+"""Where environments come from: an id, `module:Id` from the command line, or a factory in Python."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+from weakref import WeakValueDictionary
+
+import gymnasium as gym
+
+from rl_training.config.train_config import NO_ENVIRONMENT
+from rl_training.core.checks import UserError, did_you_mean, shown
+from rl_training.envs.host.atari import check_game, register_games
+from rl_training.envs.host.control_suite import PREFIX, ControlSuite, register_suite, use_headless_rendering
+from rl_training.envs.host.pixels import NEEDS_EGL, said
+from rl_training.envs.host.wrappers import for_evaluation, parse_wrappers
+
+Env = gym.Env[Any, Any]
+EnvFactory = Callable[..., Env]
+# By its saved state; by replaying its open episode; the same, and made anew for every episode; not exactly.
+Restore = Literal["native", "replay", "rebuilt", "inexact"]
+
+EXTRAS = {"mujoco": "mujoco", "box2d": "box2d", "Box2D": "box2d", "ale_py": "atari", "pygame": "classic-control"}
+
+
+_said: set[str] = set()  # an environment is made many times
+_made: WeakValueDictionary[int, Env] = WeakValueDictionary()  # by factories, by id(): none may come twice
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """What Gymnasium warns of, such as an old version, as one line each: no colours, no source code, once."""
+    with warnings.catch_warnings(record=True) as caught:
+        yield
+    for warning in caught:
+        text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(warning.message)).removeprefix("WARN: ").split())
+        if text not in _said:
+            _said.add(text)
+            print(f"note: {text}", file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class EnvSource:
+    """Makes copies of one environment, in the wrappers that `kwargs` asks for."""
+
+    env_id: str
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    factory: EnvFactory | None = None
+    restore: Restore | None = None  # how it is brought back on resume; None: not checked yet
+
+    def __post_init__(self) -> None:
+        if self.factory is not None:
+            check_factory(self.factory)
+
+    def make(self, render_mode: str | None = None) -> Env:
+        kwargs = dict(self.kwargs)
+        wrappers = parse_wrappers(kwargs.pop("wrappers", None))
+        if render_mode is not None:
+            kwargs["render_mode"] = render_mode
+        if wrappers.atari is not None and self.factory is None:
+            check_game(self.env_id)
+        own = wrappers.env_kwargs(kwargs)
+        if own.get("render_mode") == "rgb_array":
+            use_headless_rendering()
+        env = self._from_factory(own) if self.factory is not None else self._from_id(own)
+        try:
+            return wrappers.apply(env, self.env_id, kwargs)
+        except BaseException:
+            env.close()
+            raise
+
+    def for_evaluation(self) -> EnvSource:
+        """Training may cut episodes short and clip rewards; what an agent is worth is measured without."""
+        return replace(self, kwargs=for_evaluation(self.kwargs))
+
+    def _from_id(self, kwargs: dict[str, Any]) -> Env:
+        if self.env_id == NO_ENVIRONMENT:
+            raise UserError(f"there is no environment: env_id is {NO_ENVIRONMENT}")
+        if self.env_id.startswith("ALE/"):
+            register_games(self.env_id)
+        in_suite = self.env_id.startswith(PREFIX)
+        if in_suite:
+            register_suite(self.env_id)
+        try:
+            if ":" in self.env_id:
+                _import_module(self.env_id)
+            # Our own conformance check runs once before training; Gymnasium's would run at every step.
+            with plain_warnings():
+                env = gym.make(self.env_id, disable_env_checker=True, **kwargs)
+            return ControlSuite(env) if in_suite else env
+        except gym.error.DependencyNotInstalled as error:
+            raise UserError(f"environment {self.env_id} needs a package that is missing: {error}") from error
+        except gym.error.Error as error:
+            text = _one_line(error).rstrip(".")
+            hint = did_you_mean(self.env_id, gym.registry) if not re.search("did you mean|instead", text, re.I) else ""
+            raise UserError(f"environment {self.env_id!r}: {text}{hint}") from error
+        except UserError:
+            raise
+        except ModuleNotFoundError as error:
+            extra = EXTRAS.get(str(error.name).split(".")[0])
+            how = f"; install it with: pip install 'gymnasium[{extra}]'" if extra else ""
+            raise UserError(f"environment {self.env_id!r}: {_one_line(error)}{how}") from error
+        except Exception as error:  # whatever an environment's constructor makes of what it was given
+            text = said(error)
+            what = "cannot be rendered" if NEEDS_EGL in text else f"refused env_kwargs {kwargs}"
+            raise UserError(f"environment {self.env_id!r} {what}: {text}") from error
+
+    def _from_factory(self, kwargs: dict[str, Any]) -> Env:
+        assert self.factory is not None
+        try:
+            env = self.factory(**kwargs)
+        except TypeError as error:
+            said = _one_line(error)
+            raise UserError(
+                f"the environment factory must accept {', '.join(kwargs) or 'no arguments'}: {said}"
+            ) from error
+        if not isinstance(env, gym.Env):
+            raise UserError(f"the environment factory must return a gymnasium.Env, got {type(env).__name__}")
+        if _made.get(id(env)) is env:  # else training and evaluation would step the same one
+            raise UserError("the environment factory must make a new environment at every call, got the same one again")
+        _made[id(env)] = env
+        return env
+
+
+def check_factory(factory: Any) -> None:
+    """Rejects an environment where a function that makes it is needed: training and evaluation each make their own."""
+    if isinstance(factory, (gym.Env, gym.vector.VectorEnv)):
+        env_id = factory.spec.id if factory.spec is not None else None
+        by_id = f"its id {env_id!r}, or " if env_id else ""
+        how = f"gymnasium.make({env_id!r}, **kwargs)" if env_id else f"{type(factory).__name__}(**kwargs)"
+        raise UserError(
+            f"env must not be an environment, got {type(factory).__name__}; pass {by_id}a function that makes a new "
+            f"one at every call: def make_env(**kwargs): return {how}"
+        )
+    if not callable(factory):
+        raise UserError(f"env must be an id or a function that makes an environment, got {shown(factory)}")
+
+
+def _import_module(env_id: str) -> None:
+    """The module of `module:Id`, also from the current folder, which a console script does not have on its path."""
+    module = env_id.partition(":")[0]
+    with _current_folder_first():
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError:
+            raise
+        except (Exception, SystemExit) as error:  # whatever the module does when it is imported
+            raise UserError(f"environment {env_id!r}: module {module} cannot be imported: {said(error)}") from error
+
+
+@contextmanager
+def _current_folder_first() -> Iterator[None]:
+    """Afterwards it stays on the path, at its end: what the module imports later is found, and nothing is shadowed."""
+    here = None
+    with suppress(OSError):  # the folder may be gone
+        here = os.getcwd()
+    if here is None or here in sys.path or "" in sys.path:
+        yield
+        return
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+        sys.path.append(here)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

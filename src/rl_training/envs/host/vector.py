@@ -1,0 +1,212 @@
+"""Many environments stepped together: every episode seeded, no autoreset, the open episode's actions logged.
+
+`step` gives the true successor of every action; `advance` then resets, with a seed, just the environments whose episode
+ended. So there are no junk rows, and the state of an environment is (episode number, actions so far). That state is
+kept here; a `Stepper` steps the environments, in this process or in workers, with the same results.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from rl_training.core.rng import episode_seed
+from rl_training.core.specs import EnvShape
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.worker import Array, LocalStepper, RowsFailed, Stepper
+from rl_training.envs.host.workers import CannotUseWorkers, WorkerStepper
+
+LONGEST_LOG = 100_000  # actions of an open episode that are kept, for each environment
+
+
+class EnvironmentFailure(Exception):
+    """An environment raised or returned something impossible; carries what reproduces it."""
+
+    def __init__(self, message: str, report: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+class SeededEnvs:
+    """`num_envs` environments for each run seed, in the order seed-major: row = seed_index * num_envs + env_index."""
+
+    def __init__(
+        self,
+        source: EnvSource,
+        seeds: Sequence[int],
+        num_envs: int,
+        stream: str = "episode",
+        first_episode: int = 0,
+        workers: int = 0,
+        timeout: float = 300.0,
+    ) -> None:
+        self.seeds, self.num_envs, self.stream = tuple(seeds), num_envs, stream
+        self.size = len(self.seeds) * num_envs
+        self.timeout = timeout  # seconds a step may take
+        self.busy_since: float | None = None  # when the step in progress began
+        self.note: str | None = None  # why workers were asked for and are not used
+        self.stepper = self._make_stepper(source, workers, timeout)
+        self.observation, self.action = self.stepper.observation, self.stepper.action
+        self.episodes = [first_episode] * self.size
+        self.lost: list[int] = []  # rows whose open episode `restore` could not bring back
+        self.logs: list[list[Array]] = [[] for _ in range(self.size)]
+        self.unlogged: set[int] = set()  # rows whose episode became too long to keep
+        self.can_return = True  # from the last snapshot
+        self.obs: Array = np.zeros((self.size, *self.observation.shape), self.observation.dtype)
+        self.next_obs = np.zeros_like(self.obs)
+        self.rewards = np.zeros(self.size, np.float32)
+        self.terminated = np.zeros(self.size, np.bool_)
+        self.truncated = np.zeros(self.size, np.bool_)
+
+    @property
+    def shape(self) -> EnvShape:
+        return self.stepper.shape
+
+    def _make_stepper(self, source: EnvSource, workers: int, timeout: float) -> Stepper:
+        if workers > 1:  # this process is the first
+            try:
+                return WorkerStepper(source, self.size, workers, timeout)
+            except CannotUseWorkers as why:
+                self.note = f"environment {source.env_id!r} runs in this process, without workers: {why}"
+        return LocalStepper(source, self.size)
+
+    def reset_all(self) -> None:
+        self._start(range(self.size))
+
+    def step(self, actions: Array, active: Array | None = None) -> None:
+        """One step in every (active) environment; results in `next_obs`, `rewards`, `terminated`, `truncated`."""
+        env_actions = self.action.to_env(actions)
+        for log, action, acts in zip(self.logs, env_actions, repeat(True) if active is None else active, strict=False):
+            if acts:
+                log.append(action)
+                if len(log) > LONGEST_LOG:
+                    self._drop_long_logs()
+        self.busy_since = time.monotonic()
+        try:
+            self.stepper.step(env_actions, active, self.next_obs, self.rewards, self.terminated, self.truncated)
+        except RowsFailed as failed:
+            raise self._failure(failed) from failed.__cause__
+        finally:
+            self.busy_since = None
+        self._check_finite()
+
+    def advance(self) -> None:
+        """Make the successors current; start the next seeded episode where one ended."""
+        self.obs, self.next_obs = self.next_obs, self.obs
+        ended = np.flatnonzero(self.terminated | self.truncated).tolist()
+        if ended:
+            self._start_next(ended)
+
+    def _drop_long_logs(self) -> None:
+        """An episode without end would fill the memory. What is left of its log counts for nothing."""
+        self.unlogged |= {row for row, log in enumerate(self.logs) if len(log) > LONGEST_LOG}
+        for row in self.unlogged:
+            self.logs[row] = []
+
+    def snapshot(self) -> dict[str, Any]:
+        """What it takes to stand here again: native state where there is one, else the open episode is replayed."""
+        states = self.stepper.states()
+        self.can_return = all(len(states[row]) for row in self.unlogged)
+        return {
+            "episodes": list(self.episodes),
+            "unlogged": sorted(self.unlogged),
+            "actions": [np.array([] if row in self.unlogged else log) for row, log in enumerate(self.logs)],
+            "states": states,
+            "obs": self.obs.copy(),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> bool:
+        """False if an environment did not come back to the same state; its next episode starts then."""
+        self.episodes = [int(episode) for episode in snapshot["episodes"]]
+        native = [row for row in range(self.size) if len(snapshot["states"][row])]
+        replayed = [row for row in range(self.size) if row not in native]
+        self._start(native)
+        arrived = self.stepper.set_states(native, [snapshot["states"][row] for row in native])
+        for row in native:
+            self.logs[row], self.obs[row] = list(snapshot["actions"][row]), snapshot["obs"][row]
+        self._start(replayed, [snapshot["actions"][row] for row in replayed])
+        unlogged = set(snapshot["unlogged"])
+        self.lost = [row for row, exact in zip(native, arrived, strict=True) if not exact]
+        self.lost += [
+            row for row in replayed if row in unlogged or self.obs[row].tobytes() != snapshot["obs"][row].tobytes()
+        ]
+        self.unlogged = unlogged & set(native)
+        self._start_next(self.lost)
+        return not self.lost
+
+    def close(self) -> None:
+        self.stepper.close()
+
+    def _start_next(self, rows: Sequence[int]) -> None:
+        for row in rows:
+            self.episodes[row] += 1
+        self._start(rows)
+
+    def _start(self, rows: Sequence[int], histories: Sequence[Array] | None = None) -> None:
+        """Begin the episodes `rows` stand at, and go through their histories again."""
+        self.unlogged.difference_update(rows)
+        for position, row in enumerate(rows):
+            self.logs[row] = [] if histories is None else list(histories[position])
+        self.busy_since = time.monotonic()
+        try:
+            self.stepper.start(rows, [self.episode_seed(row) for row in rows], histories, self.obs)
+        except RowsFailed as failed:
+            raise self._failure(failed) from failed.__cause__
+        finally:
+            self.busy_since = None
+        if not self.observation.is_image and not np.isfinite(self.obs[list(rows)]).all():
+            row = next(row for row in rows if not np.isfinite(self.obs[row]).all())
+            raise self._failure(RowsFailed([row], "reset returned an observation with NaN or infinity"))
+
+    def episode_seed(self, row: int) -> int:
+        seed_index, env_index = divmod(row, self.num_envs)
+        return episode_seed(self.seeds[seed_index], self.stream, env_index, self.episodes[row])
+
+    def hung(self) -> EnvironmentFailure:
+        """The failure to report when a step or a reset gives no answer."""
+        return self._failure(RowsFailed(range(self.size), f"no answer for {self.timeout:g} s"))
+
+    def _check_finite(self) -> None:
+        if np.isfinite(self.rewards).all() and (self.observation.is_image or np.isfinite(self.next_obs).all()):
+            return
+        for row in range(self.size):
+            if not np.isfinite(self.rewards[row]):
+                raise self._failure(RowsFailed([row], f"step returned reward {self.rewards[row]}"))
+            if not np.isfinite(self.next_obs[row]).all():
+                raise self._failure(RowsFailed([row], "step returned an observation with NaN or infinity"))
+
+    def _failure(self, failed: RowsFailed) -> EnvironmentFailure:
+        if failed.steps is not None:
+            self.logs[failed.rows[0]] = self.logs[failed.rows[0]][: failed.steps]
+        open_episodes = [self._open_episode(row) for row in failed.rows]
+        report: dict[str, Any] = {"what": failed.what}
+        if failed.exit_code is not None:
+            report["exit_code"] = failed.exit_code
+        if len(failed.rows) == 1:
+            row, episode = failed.rows[0], open_episodes[0]
+            report |= episode
+            step = f"beyond {LONGEST_LOG}" if row in self.unlogged else len(self.logs[row])
+            where = f"{self._name(row)}, episode {episode['episode']}, step {step}"
+        else:
+            report["environments"] = open_episodes
+            where = "; ".join(self._name(row) for row in failed.rows)
+        return EnvironmentFailure(f"{where}: {failed.what}", report)
+
+    def _name(self, row: int) -> str:
+        seed_index, env_index = divmod(row, self.num_envs)
+        return f"environment {env_index} of seed {self.seeds[seed_index]}"
+
+    def _open_episode(self, row: int) -> dict[str, Any]:
+        seed_index, env_index = divmod(row, self.num_envs)
+        return {
+            "run_seed": self.seeds[seed_index],
+            "env_index": env_index,
+            "episode": self.episodes[row],
+            "reset_seed": self.episode_seed(row),
+            # Null: an episode this long is not kept, and cannot be reproduced.
+            "actions": None if row in self.unlogged else [np.asarray(action).tolist() for action in self.logs[row]],
+        }

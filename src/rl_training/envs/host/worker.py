@@ -1,0 +1,278 @@
+"""Environments stepped one after the other, and the process that serves them to a parent over two pipes.
+
+A frame is (kind, size) and `size` bytes. STEP, ACTIONS and RESULT carry raw arrays whose layout both sides compute from
+the spaces; JSON carries set-up, resets, errors and the end. Every command gets one answer, and nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import struct
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from rl_training.core.checks import one_line
+from rl_training.core.specs import EnvShape
+from rl_training.envs.host.factory import Env, EnvSource
+from rl_training.envs.host.snapshots import native_state, restore_native
+from rl_training.envs.host.wrappers import episode_limit, image_stack
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_to_dict
+
+Array = NDArray[Any]
+
+HEADER = struct.Struct("<QQ")
+STEP, RESULT, JSON, ACTIONS = range(4)
+
+
+class RowsFailed(Exception):
+    """Environments that raised or were lost. `steps`: actions of the replayed history taken, the fatal one included."""
+
+    def __init__(self, rows: Sequence[int], what: str, steps: int | None = None, exit_code: int | None = None) -> None:
+        super().__init__(what)
+        self.rows, self.what, self.steps, self.exit_code = list(rows), what, steps, exit_code
+
+
+class Stepper(Protocol):
+    """Rows of environments; it knows nothing of episodes, logs or run seeds."""
+
+    observation: ObservationCodec
+    action: ActionCodec
+    shape: EnvShape
+
+    def start(self, rows: Sequence[int], seeds: Sequence[int], histories: Sequence[Array] | None, obs: Array) -> None:
+        """Reset each of `rows` with its seed, take the actions of its history, write where it stands into `obs`."""
+
+    def step(
+        self, actions: Array, active: Array | None, obs: Array, rewards: Array, terminated: Array, truncated: Array
+    ) -> None:
+        """One step in every (active) row; the other rows of the outputs are left as they are."""
+
+    def states(self) -> list[Array]:
+        """The native state of every row as bytes; empty where there is none."""
+
+    def set_states(self, rows: Sequence[int], states: Sequence[Array]) -> list[bool]:
+        """Put freshly started rows into native states; which of them arrived there exactly."""
+
+    def close(self) -> None: ...
+
+
+class LocalStepper:
+    """Steps its environments in this process."""
+
+    def __init__(self, source: EnvSource, size: int) -> None:
+        self.source = source
+        self.envs = [source.make() for _ in range(size)]
+        self.used = [False] * size
+        self.observation = ObservationCodec(self.envs[0].observation_space)
+        self.action = ActionCodec(self.envs[0].action_space)
+        frames, limit = image_stack(self.envs[0]), episode_limit(self.envs[0])
+        self.shape = env_shape(self.observation, self.action, frames, limit)
+
+    def start(self, rows: Sequence[int], seeds: Sequence[int], histories: Sequence[Array] | None, obs: Array) -> None:
+        for position, row in enumerate(rows):
+            call, steps = "make", 0
+            try:
+                env = self._fit_for_an_episode(row)
+                call = "reset"
+                value, _ = env.reset(seed=seeds[position])
+                self.observation.encode(value, obs[row])
+                if histories is not None:
+                    for action in histories[position]:
+                        steps += 1
+                        value, *_ = env.step(action.copy())
+                        self.observation.encode(value, obs[row])
+            except Exception as error:
+                call, when = ("step", " while replaying") if steps else (call, "")
+                raise RowsFailed(
+                    [row], f"{call} raised {type(error).__name__}: {one_line(error)}{when}", steps
+                ) from error
+
+    def _fit_for_an_episode(self, row: int) -> Env:
+        """The row's environment, made anew if it carries state from one episode to the next."""
+        if self.used[row] and self.source.restore == "rebuilt":
+            self.envs[row].close()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # shown when the first one was made
+                self.envs[row] = self.source.make()
+        self.used[row] = True
+        return self.envs[row]
+
+    def step(
+        self, actions: Array, active: Array | None, obs: Array, rewards: Array, terminated: Array, truncated: Array
+    ) -> None:
+        encode = self.observation.encode
+        for row, env in enumerate(self.envs):
+            if active is not None and not active[row]:
+                continue
+            try:
+                # A copy: the parent's log of actions must survive an environment that writes into its argument.
+                value, reward, terminated[row], truncated[row], _ = env.step(actions[row].copy())
+                encode(value, obs[row])
+                rewards[row] = reward
+            except Exception as error:
+                raise RowsFailed([row], f"step raised {type(error).__name__}: {one_line(error)}") from error
+
+    def states(self) -> list[Array]:
+        if self.source.restore in ("replay", "rebuilt"):  # a native state, if there is one, is not the whole state
+            return [np.empty(0, np.uint8) for _ in self.envs]
+        found = [native_state(env) for env in self.envs]
+        return [np.empty(0, np.uint8) if state is None else state for state in found]
+
+    def set_states(self, rows: Sequence[int], states: Sequence[Array]) -> list[bool]:
+        return [_arrives(self.envs[row], state) for row, state in zip(rows, states, strict=True)]
+
+    def close(self) -> None:
+        for env in self.envs:
+            env.close()
+
+
+def _arrives(env: Env, state: Array) -> bool:
+    try:
+        return restore_native(env, state)
+    except Exception:  # a state of another version or model: the caller restarts the episode and says so
+        return False
+
+
+class Layout:
+    """The STEP and RESULT frames of `count` rows: one buffer each, and the arrays that lie in it."""
+
+    def __init__(self, count: int, observation: ObservationCodec, action: ActionCodec) -> None:
+        self.action_dtype = np.dtype(np.int64 if action.discrete else action.space.dtype)
+        self.action_shape = () if action.discrete else (action.dim,)
+        self.request, (self.actions, self.active) = _frame(
+            STEP, ((count, *self.action_shape), self.action_dtype), ((count,), np.bool_)
+        )
+        self.reply, (self.rewards, self.obs, self.terminated, self.truncated) = _frame(
+            RESULT,
+            ((count,), np.float64),
+            ((count, *observation.shape), observation.dtype),
+            ((count,), np.bool_),
+            ((count,), np.bool_),
+        )
+
+
+def _frame(kind: int, *fields: tuple[tuple[int, ...], DTypeLike]) -> tuple[bytearray, list[Array]]:
+    lengths = [int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in fields]
+    buffer = bytearray(HEADER.size + sum(lengths))
+    HEADER.pack_into(buffer, 0, kind, sum(lengths))
+    arrays, offset = [], HEADER.size
+    for (shape, dtype), length in zip(fields, lengths, strict=True):
+        count = int(np.prod(shape))
+        arrays.append(np.frombuffer(buffer, dtype, count=count, offset=offset).reshape(shape))
+        offset += length
+    return buffer, arrays
+
+
+def write_all(fd: int, data: bytes | bytearray) -> None:
+    done = os.write(fd, data)
+    while done < len(data):  # a signal handler cuts a long write short
+        done += os.write(fd, memoryview(data)[done:])
+
+
+def json_frame(value: Any) -> bytes:
+    payload = json.dumps(value).encode()
+    return HEADER.pack(JSON, len(payload)) + payload
+
+
+def read_exactly(fd: int, buffer: bytearray | memoryview) -> None:
+    view = memoryview(buffer)
+    while view:
+        count = os.readv(fd, [view])
+        if count == 0:
+            raise EOFError
+        view = view[count:]
+
+
+def read_frame(fd: int, step: bytearray | None = None) -> tuple[int, bytearray]:
+    """The next frame's kind and payload; a STEP is read into `step`."""
+    header = bytearray(HEADER.size)
+    read_exactly(fd, header)
+    kind, size = HEADER.unpack(header)
+    if kind == STEP and step is not None:
+        read_exactly(fd, memoryview(step)[HEADER.size :])
+        return kind, step
+    payload = bytearray(size)
+    read_exactly(fd, payload)
+    return kind, payload
+
+
+def main() -> None:
+    # The parent alone decides when to stop: a terminal or a cluster signals every process, and a worker that died at
+    # once would fail the step that the parent still wants to finish. The end of stdin is our end.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    # What an environment prints, or reads from a terminal it does not have, must not reach the protocol.
+    read_fd, write_fd = os.dup(0), os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    os.close(nowhere)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    with suppress(EOFError, BrokenPipeError):  # the parent is gone or has closed us
+        _serve(read_fd, write_fd)
+
+
+def _serve(read_fd: int, write_fd: int) -> None:
+    setup = json.loads(read_frame(read_fd)[1])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the parent has built one too and has shown them
+            source = EnvSource(setup["env_id"], setup["kwargs"], restore=setup["restore"])
+            stepper = LocalStepper(source, setup["count"])
+    except Exception as error:
+        write_all(write_fd, json_frame({"error": str(error)}))
+        return
+    try:
+        write_all(write_fd, json_frame(describe(stepper.envs[0].spec, stepper.observation, stepper.action)))
+        layout = Layout(setup["count"], stepper.observation, stepper.action)
+        while True:
+            kind, payload = read_frame(read_fd, layout.request)
+            try:
+                if kind == STEP:
+                    stepper.step(
+                        layout.actions, layout.active, layout.obs, layout.rewards, layout.terminated, layout.truncated
+                    )
+                else:
+                    command = json.loads(payload)
+                    if command["do"] == "close":
+                        return
+                    if command["do"] != "start":
+                        write_all(write_fd, json_frame(_exchange_states(stepper, command)))
+                        continue
+                    _start(stepper, layout, command, read_frame(read_fd)[1])
+                write_all(write_fd, layout.reply)
+            except RowsFailed as failed:
+                trace = "".join(traceback.format_exception(failed.__cause__))
+                answer = {"row": failed.rows[0], "what": failed.what, "steps": failed.steps, "trace": trace}
+                write_all(write_fd, json_frame(answer))
+    finally:
+        stepper.close()
+
+
+def _start(stepper: LocalStepper, layout: Layout, command: dict[str, Any], data: bytearray) -> None:
+    actions = np.frombuffer(data, layout.action_dtype).reshape(-1, *layout.action_shape)
+    histories = np.split(actions, np.cumsum(command["steps"])[:-1])
+    stepper.start(command["rows"], command["seeds"], histories, layout.obs)
+
+
+def _exchange_states(stepper: LocalStepper, command: dict[str, Any]) -> dict[str, Any]:
+    if command["do"] == "states":
+        return {"states": [state.tobytes().hex() for state in stepper.states()]}
+    states = [np.frombuffer(bytes.fromhex(text), np.uint8) for text in command["states"]]
+    return {"arrived": stepper.set_states(command["rows"], states)}
+
+
+def describe(spec: Any, observation: ObservationCodec, action: ActionCodec) -> dict[str, Any]:
+    """What must be equal in the parent and its workers. The spec tells apart two registrations of the same id."""
+    text = re.sub(r" at 0x[0-9a-f]+", "", repr(spec))
+    return {"spec": text, "spaces": [space_to_dict(codec.space) for codec in (observation, action)]}

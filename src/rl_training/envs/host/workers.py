@@ -1,0 +1,189 @@
+"""Environments shared out between this process and worker processes: the same rows, the same results, in parallel.
+
+This process steps the first block itself: asleep, it would be woken late and with cold caches. The workers never import
+the user's `__main__`, so scripts need no guard; what a worker cannot build stays in this process.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.worker import ACTIONS, HEADER, Array, Layout, LocalStepper, RowsFailed, describe, json_frame
+from rl_training.envs.host.worker_process import SECONDS_AFTER_A_CUT, SECONDS_TO_CLOSE, WorkerProcess
+
+
+class CannotUseWorkers(Exception):
+    """Why these environments have to run in this process."""
+
+
+def choose_workers(total_envs: int, cores: int) -> int:
+    """How many processes pay, this one included; 0 means that the environments run in this process alone."""
+    if total_envs < 4 or cores < 2:
+        return 0
+    return min(cores, total_envs // 2)
+
+
+class WorkerStepper:
+    """A `Stepper` whose rows are split into `processes` consecutive blocks: the first is ours, the others workers'."""
+
+    def __init__(self, source: EnvSource, size: int, processes: int, timeout: float) -> None:
+        _check_sendable(source)
+        first, *bounds = np.linspace(0, size, min(processes, size) + 1).round().astype(int).tolist()[1:]
+        self.own = LocalStepper(source, first)
+        self.block = slice(0, first)
+        self.observation, self.action, self.shape = self.own.observation, self.own.action, self.own.shape
+        self.workers: list[WorkerProcess] = []
+        self._exchanging = True
+        try:
+            for start, stop in pairwise([first, *bounds]):
+                self.workers.append(WorkerProcess(start, stop, timeout))
+            for worker in self.workers:
+                setup = {"env_id": source.env_id, "kwargs": source.kwargs, "restore": source.restore}
+                worker.send(json_frame({**setup, "count": worker.stop - worker.start}))
+            expected = describe(self.own.envs[0].spec, self.observation, self.action)
+            for worker in self.workers:
+                answer = worker.receive_json()
+                if "error" in answer:
+                    raise CannotUseWorkers(f"a worker process could not build it: {answer['error']}")
+                if answer != expected:
+                    raise CannotUseWorkers("this script registers it differently from what a worker process finds")
+                worker.layout = Layout(worker.stop - worker.start, self.observation, self.action)
+            self._exchanging = False
+        except BaseException as error:
+            self.close()
+            if isinstance(error, (OSError, RowsFailed)):
+                raise CannotUseWorkers(f"a worker process could not start: {error}") from error
+            raise
+
+    def start(self, rows: Sequence[int], seeds: Sequence[int], histories: Sequence[Array] | None, obs: Array) -> None:
+        mine = [k for k, row in enumerate(rows) if row < self.block.stop]
+        jobs = {w: [k for k, row in enumerate(rows) if w.start <= row < w.stop] for w in self.workers}
+
+        def ask(worker: WorkerProcess) -> None:
+            own = jobs[worker]
+            logs = [np.empty(0) if histories is None else histories[k] for k in own]
+            command = {
+                "do": "start",
+                "rows": [rows[k] - worker.start for k in own],
+                "seeds": [seeds[k] for k in own],
+                "steps": [len(log) for log in logs],
+            }
+            data = b"".join(np.ascontiguousarray(log, worker.layout.action_dtype).tobytes() for log in logs)
+            worker.send(json_frame(command) + HEADER.pack(ACTIONS, len(data)) + data)
+
+        def take(worker: WorkerProcess) -> None:
+            for k in jobs[worker]:
+                obs[rows[k]] = worker.layout.obs[rows[k] - worker.start]
+
+        def do_own() -> None:
+            own_histories = None if histories is None else [histories[k] for k in mine]
+            self.own.start([rows[k] for k in mine], [seeds[k] for k in mine], own_histories, obs)
+
+        self._exchange([worker for worker in self.workers if jobs[worker]], ask, do_own, take)
+
+    def step(
+        self, actions: Array, active: Array | None, obs: Array, rewards: Array, terminated: Array, truncated: Array
+    ) -> None:
+        def ask(worker: WorkerProcess) -> None:
+            layout, block = worker.layout, worker.block
+            layout.actions[...] = actions[block]
+            layout.active[...] = True if active is None else active[block]
+            worker.send(layout.request)
+
+        def take(worker: WorkerProcess) -> None:
+            layout, block = worker.layout, worker.block
+            targets = (obs, rewards, terminated, truncated)
+            sources = (layout.obs, layout.rewards, layout.terminated, layout.truncated)
+            for target, source in zip(targets, sources, strict=True):
+                if active is None:
+                    target[block] = source
+                else:
+                    target[block][layout.active] = source[layout.active]
+
+        def do_own() -> None:
+            own_active = None if active is None else active[self.block]
+            self.own.step(actions, own_active, obs, rewards, terminated, truncated)
+
+        asked = self.workers if active is None else [w for w in self.workers if active[w.block].any()]
+        self._exchange(asked, ask, do_own, take)
+
+    def states(self) -> list[Array]:
+        found = self.own.states()
+        for worker in self.workers:
+            answer: Any = self._ask_json(worker, {"do": "states"})
+            found += [np.frombuffer(bytearray.fromhex(text), np.uint8) for text in answer["states"]]
+        return found
+
+    def set_states(self, rows: Sequence[int], states: Sequence[Array]) -> list[bool]:
+        given = dict(zip(rows, states, strict=True))
+        mine = [row for row in rows if row < self.block.stop]
+        arrived = dict(zip(mine, self.own.set_states(mine, [given[row] for row in mine]), strict=True))
+        for worker in self.workers:
+            theirs = [row for row in rows if worker.start <= row < worker.stop]
+            command = {"do": "set_states", "rows": [row - worker.start for row in theirs]}
+            command["states"] = [given[row].tobytes().hex() for row in theirs]
+            answer: Any = self._ask_json(worker, command)
+            arrived.update(zip(theirs, answer["arrived"], strict=True))
+        return [arrived[row] for row in rows]
+
+    def _ask_json(self, worker: WorkerProcess, command: dict[str, Any]) -> dict[str, object]:
+        worker.send(json_frame(command))
+        return worker.receive_json()
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.hang_up(politely=not self._exchanging)
+        deadline = time.monotonic() + (SECONDS_AFTER_A_CUT if self._exchanging else SECONDS_TO_CLOSE)
+        for worker in self.workers:
+            worker.wait_or_kill(max(deadline - time.monotonic(), 0.0))
+        self.workers = []
+        self.own.close()
+
+    def _exchange(
+        self,
+        workers: Sequence[WorkerProcess],
+        ask: Callable[[WorkerProcess], None],
+        do_own: Callable[[], None],
+        take: Callable[[WorkerProcess], None],
+    ) -> None:
+        """Ask all, do our own block, then hear all, so that everyone works at the same time."""
+        if self._exchanging:
+            raise RuntimeError("an exception cut an earlier step short: close these environments and make new ones")
+        self._exchanging = True
+        failures: list[RowsFailed] = []
+
+        def succeeds(action: Callable[[], None]) -> bool:
+            try:
+                action()
+            except RowsFailed as failed:
+                failures.append(failed)
+                return False
+            return True
+
+        asked = [worker for worker in workers if succeeds(partial(ask, worker))]
+        succeeds(do_own)
+        for worker in asked:
+            if succeeds(worker.receive_result):
+                take(worker)
+        self._exchanging = False
+        if failures:
+            raise min(failures, key=lambda failed: failed.rows[0])  # the one a single process would have met first
+
+
+def _check_sendable(source: EnvSource) -> None:
+    if source.factory is not None:
+        raise CannotUseWorkers("it comes from a Python factory")
+    try:
+        same = json.loads(json.dumps(source.kwargs)) == source.kwargs
+    except (TypeError, ValueError):
+        same = False
+    if not same:
+        raise CannotUseWorkers("its env_kwargs are not plain JSON values")

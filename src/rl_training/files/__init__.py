@@ -1,0 +1,1 @@
+"""Files on disk: atomic writes, tensor files, the run directory with its lock and record."""

@@ -1,0 +1,200 @@
+"""A run's directory: its name, its lock, and what is known about how it was made."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from rl_training.config.train_config import TrainConfig
+from rl_training.config.yaml_loading import dump_yaml
+from rl_training.core.checks import UserError
+from rl_training.files.atomic import make_directory, read_json, replace_file, sync_directory, to_json
+
+PACKAGES = ("rl-training", "torch", "numpy", "gymnasium", "mujoco", "ale-py", "safetensors")
+
+CAN_BE_ASKED = ("total_timesteps", "eval_episodes", "env_id", "algo_kwargs")  # what `resume` may change
+
+
+def create_run_dir(config: TrainConfig, suffix: str | None = None) -> Path:
+    """`<output_dir>/<algo>-<env>-seed<k>[-suffix]`, numbered when it is taken."""
+    seeds = config.seed_list
+    label = f"seed{seeds[0]}" if len(seeds) == 1 else f"seeds{seeds[0]}-{seeds[-1]}"
+    env = re.sub(r"[^A-Za-z0-9._-]+", "_", config.env_id)
+    parts = [config.algo, env, label] + ([re.sub(r"[^A-Za-z0-9._-]+", "_", suffix)] if suffix else [])
+    base = config.output_dir / "-".join(parts)
+    for number in range(1, 10_000):
+        path = base if number == 1 else base.with_name(f"{base.name}-{number}")
+        try:
+            make_directory(path.parent)
+            path.mkdir()
+            sync_directory(path.parent)
+            return path.resolve()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UserError(f"output_dir {config.output_dir}: cannot be written ({error.strerror})") from error
+    raise UserError(f"output_dir {config.output_dir}: too many runs named {base.name}")
+
+
+class RunLock:
+    """Held while a process works in a run directory; the kernel lets go of it even after kill -9."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.path = run_dir / ".lock"
+        self._handle: IO[str] | None = None
+
+    def acquire(self) -> None:
+        try:
+            handle = self.path.open("a+")
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written ({error.strerror})") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            handle.seek(0)
+            holder = handle.read().strip() or "another process"
+            handle.close()
+            raise UserError(f"{self.path.parent}: in use by {holder}") from error
+        handle.truncate(0)
+        handle.write(f"process {os.getpid()} on {socket.gethostname()}")
+        handle.flush()
+        self._handle = handle
+
+    def release(self) -> None:
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+
+
+def is_locked(run_dir: Path) -> bool | None:
+    """Whether a process works in a run directory; None where that cannot be found out."""
+    try:
+        with (run_dir / ".lock").open() as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+
+
+class RunRecord:
+    """`run.json`: status and circumstances of a run."""
+
+    def __init__(self, run_dir: Path, values: dict[str, Any]) -> None:
+        self.path, self.values = run_dir / "run.json", values
+        self.begun = False  # whether this process trains the run: only then is its failure the run's
+        self.hook: str | None = None  # the callback that is being called, as Diary.on_step
+
+    @classmethod
+    def create(
+        cls, run_dir: Path, config: TrainConfig, engine: dict[str, Any], promises: dict[str, str] | None = None
+    ) -> RunRecord:
+        replace_file(run_dir / "config.yaml", dump_yaml(config.to_dict()).encode())
+        record = cls(
+            run_dir,
+            {
+                "status": "running",
+                "algo": config.algo,
+                "env_id": config.env_id,
+                "seeds": list(config.seed_list),
+                "started_from": config.started_from,
+                "versions": versions(),
+                "git_commit": git_commit(),
+                "command": list(sys.argv),
+                "started": _now(),
+                "ended": None,
+                "engine": engine,
+                "promises": promises or {},
+                "resume": "exact",
+                "resume_note": None,
+                "failed_seeds": {},
+                "metrics": {},
+            },
+        )
+        record.write()
+        record.begun = True
+        return record
+
+    @classmethod
+    def read(cls, run_dir: Path) -> RunRecord:
+        values = read_json(run_dir / "run.json")
+        types = {"status": str, "engine": dict, "metrics": dict, "resume": str, "failed_seeds": dict}
+        if not isinstance(values, dict) or any(not isinstance(values.get(key), types[key]) for key in types):
+            raise UserError(f"{run_dir / 'run.json'}: not a run's record")
+        return cls(run_dir, {"resume_note": None, **values})
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the last `resume` asked for; the checkpoint it went on from may not know it yet."""
+        asked = self.values.get("asked")
+        asked = {k: v for k, v in asked.items() if k in CAN_BE_ASKED} if isinstance(asked, dict) else {}
+        kinds = {"env_id": str, "algo_kwargs": dict}
+        return {k: v for k, v in asked.items() if isinstance(v, kinds.get(k, object))}
+
+    def update(self, **values: Any) -> None:
+        self.values.update(values)
+        self.write()
+
+    def begin(self, **values: Any) -> None:
+        """Training starts again: an earlier end, whatever it was, no longer holds."""
+        self.update(status="running", ended=None, elapsed=None, failure=None, **values)
+        self.begun = True
+
+    def end(self, status: str, **values: Any) -> None:
+        self.update(status=status, ended=_now(), **values)
+
+    def write(self) -> None:
+        replace_file(self.path, to_json(json.loads(json.dumps(self.values)), indent=1))
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "platform": platform.platform(), "processor": _processor()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def git_commit(folder: Path | None = None, besides: str | None = None) -> str | None:
+    """The commit of the folder, by default the one the run was started from, with `+changes` if it is not clean.
+
+    Changes under `besides` do not count.
+    """
+    apart = ["--", ".", f":!{besides}"] if besides else []
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        return commit + ("+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", *apart) else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path | None, *words: str) -> str:
+    answer = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=5, check=True)
+    return answer.stdout.strip()
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")

@@ -1,0 +1,1 @@
+"""Training loops, one per data regime. No algorithm's name appears in them."""

@@ -1,0 +1,216 @@
+"""What a report shows, read from a run directory that may be unfinished, cut short or partly missing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rl_training.files.run_directory import is_locked
+from rl_training.report.charts import LARGEST_DRAWN, Point
+
+Row = dict[str, Any]
+MOST_POINTS = 150
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run directory holds, as far as it could be read."""
+
+    info: Mapping[str, Any]
+    config: str
+    metrics: Sequence[Row]
+    evaluations: Sequence[Row]
+    video: bytes | None
+    locked: bool | None = None  # whether a process works on it; None: unknown
+
+    @property
+    def status(self) -> str:
+        """As recorded, but `interrupted` for a run whose process ended without recording anything."""
+        status = str(self.info.get("status", "unknown"))
+        return "interrupted" if status == "running" and self.locked is False else status
+
+    @property
+    def seeds(self) -> list[int]:
+        listed = self.info.get("seeds")
+        return listed if isinstance(listed, list) and listed else sorted({row["seed"] for row in self.metrics}) or [0]
+
+    @property
+    def failed_seeds(self) -> Mapping[str, Any]:
+        return as_mapping(self.info.get("failed_seeds"))
+
+    @property
+    def dataset(self) -> Mapping[str, Any]:
+        """What the run recorded of its data set; empty for a run that learns online alone."""
+        return as_mapping(self.info.get("dataset"))
+
+    @property
+    def offline_steps(self) -> float:
+        """The updates on the data set alone, before any step of an environment."""
+        if not self.dataset:
+            return 0
+        asked = as_number(self.dataset.get("offline_steps"))
+        return math.inf if asked is None else asked
+
+    @property
+    def unit(self) -> str:
+        """What a step of the run is: of its environment, or, learning from a data set, an update."""
+        return "updates" if math.isinf(self.offline_steps) else "steps"
+
+    @property
+    def x_label(self) -> str:
+        if not self.dataset:
+            return "environment steps"
+        return "updates" if math.isinf(self.offline_steps) else "updates, then environment steps"
+
+    @property
+    def steps(self) -> float | None:
+        """How far it got, as recorded at its end or else logged."""
+        rows = [*self.metrics, *self.evaluations]
+        recorded = self.final_metric("global_step")
+        return recorded if recorded is not None else max((row["step"] for row in rows), default=None)
+
+    @property
+    def updates(self) -> float | None:
+        recorded = self.final_metric("gradient_steps")
+        logged = [value for row in self.metrics if (value := as_number(row.get("train/n_updates"))) is not None]
+        return recorded if recorded is not None else max(logged, default=None)
+
+    @property
+    def concluded(self) -> bool:
+        """Whether the recorded metrics are of the run's end; one that runs again or was cut has those of an earlier."""
+        return self.info.get("status") in ("finished", "stopped") and self.info.get("elapsed", 0) is not None
+
+    def final_metric(self, name: str) -> float | None:
+        if not self.concluded:
+            return None
+        return as_number(as_mapping(self.info.get("metrics")).get(name))
+
+
+def load_run(run_dir: Path) -> Run:
+    video = run_dir / "video.webm"
+    return Run(
+        info=as_mapping(_parse_json(_read_text(run_dir / "run.json"))),
+        config=_read_text(run_dir / "config.yaml"),
+        metrics=_read_rows(run_dir / "metrics.jsonl"),
+        evaluations=[row for row in _read_rows(run_dir / "evaluations.jsonl") if episode_returns(row)],
+        video=video.read_bytes() if video.is_file() else None,
+        locked=is_locked(run_dir),
+    )
+
+
+def _read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _read_rows(path: Path) -> list[Row]:
+    """One row per step and seed, merged from its lines: training and evaluation log the same step apart.
+
+    A line cut short by a crash is skipped; of a value written twice the later one counts.
+    """
+    rows: dict[tuple[float, int], Row] = defaultdict(dict)
+    for line in _read_text(path).split("\n"):
+        row = as_mapping(_parse_json(line))
+        step, seed = as_number(row.get("step")), row.get("seed", 0)
+        if step is not None and isinstance(seed, int):
+            rows[step, seed].update({**row, "step": step, "seed": seed})
+    return [rows[key] for key in sorted(rows)]
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def as_number(value: Any) -> float | None:
+    """A number that can be averaged and drawn, else None: nan, infinities and what would overflow are left out."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < LARGEST_DRAWN else None
+
+
+def episode_returns(row: Row) -> list[float]:
+    values = row.get("returns")
+    return [value for value in map(as_number, values) if value is not None] if isinstance(values, list) else []
+
+
+def metric_values(name: str) -> Callable[[Row], list[float]]:
+    """Reads a metric of a row: a list of one value, or none."""
+
+    def values_of(row: Row) -> list[float]:
+        value = as_number(row.get(name))
+        return [] if value is None else [value]
+
+    return values_of
+
+
+def mean_of(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def std_of(values: Sequence[float]) -> float:
+    centre = mean_of(values)
+    return math.sqrt(mean_of([(value - centre) ** 2 for value in values]))
+
+
+def final_returns(run: Run) -> dict[int, float]:
+    """Mean return of each seed's last evaluation; a failed seed has no final one."""
+    rows = (row for row in run.evaluations if str(row["seed"]) not in run.failed_seeds)
+    return {row["seed"]: mean_of(episode_returns(row)) for row in rows}
+
+
+def best_returns(run: Run) -> dict[int, float]:
+    """Mean return of each seed's best evaluation."""
+    best: dict[int, float] = {}
+    for row in run.evaluations:
+        best[row["seed"]] = max(mean_of(episode_returns(row)), best.get(row["seed"], -math.inf))
+    return best
+
+
+def pace(run: Run) -> tuple[float | None, float | None]:
+    """Seconds of training, and steps per second of one seed.
+
+    As recorded at the end or else logged: these leave out the time that a run lay stopped, unlike its two dates.
+    """
+    if run.concluded and (recorded := as_number(run.info.get("elapsed"))):
+        return recorded, run.steps / recorded if run.steps else None
+    logged = [(value, row["step"]) for row in run.metrics if (value := as_number(row.get("time/time_elapsed")))]
+    if logged:
+        seconds, step = max(logged)
+        return seconds, step / seconds
+    try:
+        started, ended = (datetime.fromisoformat(str(run.info.get(key))) for key in ("started", "ended"))
+        between = (ended - started).total_seconds()
+        return between, run.steps / between if run.steps and between > 0 else None
+    except (ValueError, TypeError):
+        return None, None
+
+
+def curve_points(rows: Sequence[Row], values_of: Callable[[Row], list[float]], many_seeds: bool) -> list[Point]:
+    """Mean with lowest and highest: over seeds where there are several, else over the values of one place."""
+    steps = sorted({row["step"] for row in rows})
+    wide = max(1, math.ceil(len(steps) / MOST_POINTS))
+    place = {step: steps[min(i - i % wide + wide, len(steps)) - 1] for i, step in enumerate(steps)}
+    gathered: dict[float, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if values := values_of(row):
+            gathered[place[row["step"]]][row["seed"]] += values
+    points = []
+    for step, by_seed in gathered.items():
+        if many_seeds:
+            values = [mean_of(one) for one in by_seed.values()]
+        else:
+            values = [value for one in by_seed.values() for value in one]
+        points.append(Point(step, mean_of(values), min(values), max(values)))
+    return points

@@ -1,0 +1,261 @@
+"""An agent: a trained policy with what it needs to act, be evaluated and travel as one file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rl_training.algorithms.base import Learner
+from rl_training.algorithms.registry import learner_class
+from rl_training.checkpoint.read import (
+    Checkpoint,
+    DamagedCheckpoint,
+    available,
+    load_checkpoint,
+    load_tensors,
+    newest_checkpoint,
+)
+from rl_training.checkpoint.schema import LEARNER, check_state, load_learner, unfit
+from rl_training.config.fields import parse
+from rl_training.config.train_config import TrainConfig, config_from_dict
+from rl_training.core.checks import Note, UserError, one_line, shown
+from rl_training.core.specs import EnvShape
+from rl_training.core.version import __version__
+from rl_training.engine.engine import LARGEST_COUNT
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict, space_to_dict
+from rl_training.files.atomic import parse_json, read_bytes, replace_file
+from rl_training.files.tensor_files import pack_tensors
+from rl_training.run.plan import choose_device
+
+FORMAT = 1
+KEY = "rl_training"
+MAX_HEADER_BYTES = 100_000_000  # as in safetensors itself
+Array = NDArray[Any]
+
+
+class Agent:
+    """One policy for each seed of the run it came from."""
+
+    def __init__(
+        self, config: TrainConfig, learner: Learner, observation: ObservationCodec, action: ActionCodec, step: int = 0
+    ) -> None:
+        self.config, self.learner, self.step = config, learner, step
+        self.observation, self.action = observation, action
+        self.path: Path | None = None  # the file or checkpoint that it was loaded from
+        self.file: bytes | None = None  # of an agent file, its bytes
+        self._calls = 0  # each stochastic prediction draws anew
+
+    @property
+    def shape(self) -> EnvShape:
+        return env_shape(self.observation, self.action)
+
+    def predict(self, obs: Any, deterministic: bool = True, seed_index: int = 0) -> Any:
+        """One observation gives an int or an (action_dim,) array in the environment's units, a batch gives a batch."""
+        rows, single = self._encode(obs)
+        result = self.action.to_env(self.act(rows, deterministic, seed_index))
+        if not single:
+            return result
+        return int(result[0]) if self.action.discrete else result[0]
+
+    def act(self, rows: Array, deterministic: bool = True, seed_index: int = 0) -> Array:
+        """One seed's actions for encoded observations (rows, ...), in the library's units."""
+        every_seed = np.broadcast_to(rows, (len(self.learner.seeds), *rows.shape)).copy()
+        if deterministic:
+            actions = self.learner.act_greedy(every_seed)
+        else:
+            self._calls += 1
+            actions = self.learner.act_explore(every_seed, self._calls, 1.0)
+        return np.asarray(actions[seed_index])
+
+    def _encode(self, obs: Any) -> tuple[Array, bool]:
+        space = self.observation.space
+        try:
+            array = np.asarray(obs)
+        except ValueError as error:
+            raise UserError(f"observation must be an array of shape {space.shape}, got a ragged list") from error
+        if array.dtype == object or not np.issubdtype(array.dtype, np.number):
+            raise UserError(f"observation must be an array of numbers of shape {space.shape}")
+        single = array.shape == space.shape
+        batch = array[None] if single else array
+        if batch.shape[1:] != space.shape or len(batch) == 0:
+            raise UserError(f"observation must be of shape {space.shape} or a batch of it, got {array.shape}")
+        if not np.isfinite(batch).all():
+            raise UserError("observation must be finite, got NaN or infinity")
+        if self.observation.is_image and not ((batch >= 0) & (batch <= 255) & (batch == np.floor(batch))).all():
+            raise UserError("observation must be an image of whole numbers from 0 to 255 (uint8)")
+        rows = np.zeros((len(batch), *self.observation.shape), self.observation.dtype)
+        for row, one in zip(rows, batch, strict=True):
+            if self.observation.one_hot and not (one == int(one) and space.contains(int(one))):
+                raise UserError(f"observation must be in {space}, got {one}")
+            with np.errstate(over="ignore"):
+                self.observation.encode(one, row)
+        if not np.isfinite(rows).all():
+            raise UserError("observation must be finite in float32")
+        return rows, single
+
+    def parameters(self, seed_index: int) -> dict[str, Tensor]:
+        return seed_parameters(self.learner, seed_index)
+
+    def save(self, path: str | Path, seed_index: int = 0) -> Path:
+        """One portable file, whatever the suffix: predicts, evaluates and records on another machine."""
+        path = Path(path)
+        try:
+            replace_file(path, self.pack(seed_index))
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+        return path
+
+    def pack(self, seed_index: int) -> bytes:
+        tensors = self.parameters(seed_index)
+        about: dict[str, Any] = {
+            "format": FORMAT,
+            "library": __version__,
+            "config": {**self.config.to_dict(), "seed": self.learner.seeds[seed_index], "seeds": []},
+            "observation_space": space_to_dict(self.observation.space),
+            "action_space": space_to_dict(self.action.space),
+            "step": self.step,
+        }
+        normalizer = self.learner.normalizer
+        if normalizer is not None and normalizer.running:
+            about["observations"] = normalizer.count  # behind its statistics, for a run that starts from them
+        about["sha256"] = _digest(about, tensors)
+        return pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)})
+
+
+def seed_parameters(learner: Learner, index: int) -> dict[str, Tensor]:
+    """What one seed has learned, by name; targets follow from it."""
+    groups = learner.engine.seed_groups(index)
+    return {
+        f"{group}.{name}": tensor
+        for group, params in groups.items()
+        if group not in learner.targets
+        for name, tensor in params.items()
+    }
+
+
+def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """Of everything in the file: what it says of itself, and every tensor's name, type, shape and bytes."""
+    said = {key: value for key, value in about.items() if key != "sha256"}
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name in sorted(tensors):
+        array = np.asarray(tensors[name].detach().cpu().numpy(), order="C")
+        digest.update(f"{name} {array.dtype} {array.shape}\n".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def load_agent(path: str | Path, device: str = "cpu") -> Agent:
+    """From an agent file, a checkpoint directory or a run directory."""
+    path = Path(path)
+    if path.is_dir():
+        checkpoint, notes = find_checkpoint(path, only=(LEARNER,))
+        for note in notes:
+            warnings.warn(note, Note, stacklevel=2)
+        return agent_from_checkpoint(checkpoint, device)
+    if not path.exists():
+        raise UserError(f"{path}: no such file or directory{available(path.parent)}")
+    data, about = _read(path)
+    tensors = load_tensors(data, path)
+    if about.get("sha256") != _digest(about, tensors) or data != pack_tensors(
+        tensors, {KEY: json.dumps(about, sort_keys=True)}
+    ):
+        raise DamagedCheckpoint(f"{path}: damaged (sha256)")
+    agent = _build(about, path, device, tensors)
+    if len(agent.learner.seeds) != 1:
+        raise UserError(f"{path}: an agent file is of one seed, its config has {len(agent.learner.seeds)}")
+    _load_parameters(agent, tensors, path)
+    normalizer = agent.learner.normalizer
+    if normalizer is not None and normalizer.running:
+        seen = about.get("observations", agent.step)
+        if not isinstance(seen, int) or not 0 <= seen < LARGEST_COUNT:
+            raise unfit(path, f"observations must be >= 0 and < {LARGEST_COUNT}, got {shown(seen)}")
+        normalizer.remember(agent.learner.engine, seen)
+    agent.path, agent.file = path, data
+    return agent
+
+
+def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
+    """An agent file and its metadata; anything else is not one, and is not looked into further."""
+    refusal = UserError(f"{path}: not a rl_training agent or checkpoint")
+    place = path.resolve()  # a link that the user names is followed, unlike those inside a checkpoint
+    length = int.from_bytes(read_bytes(place, first=8), "little")
+    if not 2 <= length <= min(MAX_HEADER_BYTES, place.stat().st_size - 8):
+        raise refusal
+    data = read_bytes(place)
+    try:
+        about = parse_json(parse_json(data[8 : 8 + length], path)["__metadata__"][KEY], path)
+    except (ValueError, KeyError, TypeError) as error:
+        raise refusal from error
+    if not isinstance(about, dict):
+        raise refusal
+    if isinstance(about.get("format"), int) and about["format"] > FORMAT:
+        raise UserError(f"{path}: written by {one_line(about.get('library'))}, this is {__version__}")
+    return data, about
+
+
+def _build(about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[str, Tensor]) -> Agent:
+    """The agent that a file describes. Nothing is made that is larger than the tensors that came with it."""
+    try:
+        config = config_from_dict(about["config"], allow_module_env=True)
+        observation = ObservationCodec(space_from_dict(about["observation_space"]))
+        action = ActionCodec(space_from_dict(about["action_space"]))
+        cls = learner_class(config.algo)
+        settings = parse(cls.settings_type, config.algo_kwargs)
+        shape, step = env_shape(observation, action), about["step"]
+        if not isinstance(step, int) or step < 0:
+            raise ValueError(f"step must be >= 0, got {shown(step)}")
+        if cls.discrete_actions != shape.discrete or not cls.takes(observation.is_image):
+            raise ValueError(f"{config.algo} does not fit its spaces")
+        with torch.device("meta"):
+            size = sum(one.numel() for one in cls.build_model(shape, settings).parameters())
+        if size * len(config.seed_list) > sum(tensor.numel() for tensor in tensors.values()):
+            raise ValueError("its tensors do not fit its configuration")
+        learner = cls.create(shape, settings, config.seed_list, device=choose_device(device))
+        return Agent(config, learner, observation, action, step)
+    except _WRONG as error:
+        what = error if isinstance(error, ValueError) else f"damaged or incomplete ({type(error).__name__}: {error})"
+        raise unfit(path, what) from error
+
+
+_WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError, RuntimeError)
+
+
+@torch.no_grad()
+def _load_parameters(agent: Agent, tensors: Mapping[str, Tensor], path: Path) -> None:
+    mine = agent.parameters(0)
+    if set(mine) != set(tensors) or any(
+        mine[name].shape != tensors[name].shape or mine[name].dtype != tensors[name].dtype for name in mine
+    ):
+        raise UserError(f"{path}: its tensors do not fit its configuration")
+    for name, tensor in mine.items():
+        tensor.copy_(tensors[name])
+
+
+def agent_from_checkpoint(checkpoint: Checkpoint, device: str = "cpu") -> Agent:
+    tensors = checkpoint.tensors(LEARNER)
+    agent = _build(checkpoint.state, checkpoint.path, device, tensors)
+    load_learner(checkpoint, agent.learner)
+    agent.path = checkpoint.path
+    return agent
+
+
+def find_checkpoint(path: Path, only: tuple[str, ...] | None = None) -> tuple[Checkpoint, list[str]]:
+    """A checkpoint directory itself, or the newest intact one of a run directory (and what was skipped).
+
+    With `only`, those files alone are read and verified: a policy does not need the replay behind it.
+    """
+    if (path / "manifest.json").exists() or path.name.startswith("step_"):
+        return check_state(load_checkpoint(path, only)), []
+    root = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+    if not root.is_dir():
+        raise UserError(f"{path}: no such run or checkpoint")
+    checkpoint, skipped = newest_checkpoint(root, only)
+    return check_state(checkpoint), skipped

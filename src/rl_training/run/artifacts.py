@@ -1,0 +1,125 @@
+"""What a run leaves to look at: a video of its agent and a report."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rl_training.config.train_config import TrainConfig
+from rl_training.core.checks import Note, UserError
+from rl_training.core.rng import episode_seed
+from rl_training.core.signals import interruptible
+from rl_training.envs.host.episode_bound import EpisodeBound
+from rl_training.envs.host.factory import Env, EnvSource
+from rl_training.envs.host.pixels import free_renderer, said
+from rl_training.envs.host.wrappers import episode_limit
+from rl_training.report.page import write_report
+from rl_training.report.video import write_video
+from rl_training.run.agent import Agent, load_agent
+from rl_training.run.session import Session
+
+MOST_FRAMES = 1500
+Frame = NDArray[np.uint8]
+
+
+def record_video(
+    agent: Agent, source: EnvSource, path: Path, episodes: int = 1, bound: EpisodeBound | None = None
+) -> tuple[Path, list[float]]:
+    """Greedy episodes, rendered headless. Returns the file and the returns; warns of episodes that were cut."""
+    bound = bound or EpisodeBound.of(agent.config)
+    try:
+        env = source.for_evaluation().make(render_mode="rgb_array")
+    except UserError as error:
+        raise UserError(f"{source.env_id} cannot be rendered: {error}") from error
+    fps = int(env.metadata.get("render_fps") or 30)
+    returns, cut = list[float](), list[int]()
+    try:
+        frames = _frames(agent, env, episodes, returns, source.env_id, bound.steps(episode_limit(env)), cut)
+        written = write_video(frames, path, fps)
+        if cut:
+            warnings.warn(f"{path.name}: {bound.report(len(cut), episodes)}", Note, stacklevel=2)
+        return written, returns
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+    finally:
+        env.close()
+
+
+def _frames(
+    agent: Agent, env: Env, episodes: int, returns: list[float], name: str, last: int | None, cut: list[int]
+) -> Iterator[Frame]:
+    """Frame after frame; `returns` is filled meanwhile, and `cut` with the episodes that were cut at step `last`."""
+    left = MOST_FRAMES
+    for episode in range(episodes):
+        obs, _ = env.reset(seed=episode_seed(agent.learner.seeds[0], "video", 0, episode))
+        total, done, steps = 0.0, False, 0
+        yield _render(env, name)
+        while not done:
+            if steps == last:
+                cut.append(episode)
+                break
+            steps += 1
+            obs, reward, terminated, truncated, _ = env.step(agent.predict(obs))
+            total, done, left = total + float(reward), bool(terminated or truncated), left - 1
+            if left > 0:  # beyond that the episode is played to its end, for its return, and not filmed
+                yield _render(env, name)
+        returns.append(total)
+
+
+def _render(env: Env, name: str) -> Frame:
+    try:
+        frame: Any = env.render()
+    except Exception as error:
+        free_renderer(error)
+        raise UserError(f"{name} cannot be rendered: {said(error)}") from error
+    if not isinstance(frame, np.ndarray):
+        raise UserError(f"{name} cannot be rendered: render() returned {type(frame).__name__}")
+    return frame.astype(np.uint8, copy=False)
+
+
+def wanted_files(session: Session) -> dict[str, Callable[[], None]]:
+    """What is still to be written of a finished run, by name. Neither may fail it: training is done and saved."""
+    wanted: dict[str, Callable[[], None]] = {}
+    if session.config.video and session.has_environment:
+        wanted["video"] = partial(_write_video, session)
+    if session.config.report:
+        wanted["report"] = partial(_write_report, session)
+    return wanted
+
+
+def _write_video(session: Session) -> None:
+    run_dir, seed = session.run_dir, session.seeds[0]
+    try:
+        best = run_dir / "agents" / f"seed_{seed}_best.safetensors"
+        final = run_dir / "agents" / f"seed_{seed}_final.safetensors"
+        with interruptible():
+            agent = load_agent(best if best.exists() else final)
+            record_video(agent, session.source, run_dir / "video.webm")
+    except Exception as error:  # an environment may raise anything when it is rendered
+        _say(f"no video: {error}")
+
+
+def _write_report(session: Session) -> None:
+    with interruptible():
+        write_report_if_wanted(session.config, session.run_dir)
+
+
+def write_report_if_wanted(config: TrainConfig, run_dir: Path) -> None:
+    """The report of a run that has ended in whatever way; it cannot fail it."""
+    if not config.report:
+        return
+    try:
+        write_report(run_dir)
+    except Exception as error:
+        _say(f"no report: {error}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,89 @@
+"""Hooks into a run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from rl_training.core.checks import UserError, shown
+
+if TYPE_CHECKING:
+    from rl_training.run.session import Session
+
+
+class Callback:
+    """Override what you need. A hook that returns False stops the run after the current step; it can be resumed.
+
+    A hook that raises ends the run as failed; what was saved before stays, and the run can be resumed.
+    """
+
+    def on_start(self, session: Session) -> bool | None:
+        return None
+
+    def on_step(self, session: Session) -> bool | None:
+        return None
+
+    def on_evaluation(self, session: Session, metrics: dict[str, Any]) -> bool | None:
+        return None
+
+    def on_checkpoint(self, session: Session, path: Path) -> bool | None:
+        return None
+
+    def on_end(self, session: Session) -> bool | None:
+        return None
+
+
+StepFunction: TypeAlias = Callable[["Session"], Any]
+# What a caller may pass: one, several, or a function that is called after every step.
+Callbacks: TypeAlias = Callback | StepFunction | Sequence[Callback | StepFunction]
+
+
+class StepCallback(Callback):
+    """A plain function as the hook after every step."""
+
+    def __init__(self, function: StepFunction) -> None:
+        self.function = function
+
+    def on_step(self, session: Session) -> bool | None:
+        return self.function(session)  # type: ignore[no-any-return]
+
+
+def as_callbacks(given: Callbacks | None) -> tuple[Callback, ...]:
+    """One callback, a function of the session or a list of them, as callbacks; rejects anything else in one line."""
+    if given is None:
+        return ()
+    if isinstance(given, (list, tuple)):
+        return tuple(_callback(one, f"callbacks[{index}]") for index, one in enumerate(given))
+    return (_callback(given, "callbacks"),)
+
+
+def _callback(given: Any, where: str) -> Callback:
+    if isinstance(given, Callback):
+        return given
+    if isinstance(given, type):
+        raise UserError(f"{where} must be an instance, got the class {given.__name__}; pass {given.__name__}()")
+    if not callable(given):
+        several = " or a list of them" if where == "callbacks" else ""
+        raise UserError(f"{where} must be a Callback, a function of the session{several}, got {shown(given)}")
+    if inspect.iscoroutinefunction(given):
+        raise UserError(f"{where} must be a plain function, {_name(given)} is a coroutine")
+    try:
+        inspect.signature(given).bind(None)
+    except TypeError as error:
+        signature = inspect.signature(given)
+        raise UserError(
+            f"{where} must be a function of one argument, the session, {_name(given)} takes {signature}"
+        ) from error
+    except ValueError:  # a built-in that does not report its arguments
+        pass
+    return StepCallback(given)
+
+
+def callback_name(callback: Callback) -> str:
+    return _name(callback.function) if isinstance(callback, StepCallback) else type(callback).__name__
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__qualname__", None) or type(function).__name__

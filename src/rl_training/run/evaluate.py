@@ -1,0 +1,131 @@
+"""Whole episodes with the greedy policy. Draws from its own streams: it cannot change training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_training.algorithms.base import Learner
+from rl_training.core.d4rl import normalized_score
+from rl_training.core.signals import Stopped, StopSignals, interruptible
+from rl_training.envs.host.episode_bound import DEFAULT_BOUND, EpisodeBound
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.vector import SeededEnvs
+from rl_training.run.plan import cores
+
+Guard = Callable[[SeededEnvs], AbstractContextManager[object]]
+LARGEST_BATCH = 32  # episodes of one seed played at the same time
+FRESH_EPISODES = 1 << 30  # evaluations after training start here: episodes that no evaluation during training used
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Returns and lengths of one seed's episodes."""
+
+    returns: list[float]
+    lengths: list[int]
+    cut: int = 0  # episodes that ended at the bound
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.returns))
+
+    def metrics(self) -> dict[str, float]:
+        return {"eval/mean_reward": self.mean, "eval/mean_ep_length": float(np.mean(self.lengths))}
+
+
+def evaluate(
+    learner: Learner,
+    source: EnvSource,
+    seeds: Sequence[int],
+    episodes: int,
+    first_episode: int,
+    guard: Guard = nullcontext,
+    bound: EpisodeBound = DEFAULT_BOUND,
+) -> list[Evaluation]:
+    """`episodes` episodes for each seed; the same seeds and `first_episode` give the same episodes."""
+    parts: list[list[Evaluation]] = []
+    for start in range(0, episodes, LARGEST_BATCH):
+        count = min(LARGEST_BATCH, episodes - start)
+        parts.append(_play(learner, source, seeds, count, first_episode + start, guard, bound))
+    return [
+        Evaluation(
+            [value for one in of_seed for value in one.returns],
+            [length for one in of_seed for length in one.lengths],
+            sum(one.cut for one in of_seed),
+        )
+        for of_seed in zip(*parts, strict=True)
+    ]
+
+
+def evaluate_until_stopped(
+    learner: Learner,
+    source: EnvSource,
+    seeds: Sequence[int],
+    episodes: int,
+    step: int,
+    guard: Guard,
+    bound: EpisodeBound,
+    signals: StopSignals,
+    note: Callable[[str], None],
+) -> list[Evaluation] | None:
+    """The evaluation at a step of training; None if a signal cut it. Tells of episodes that were cut."""
+    try:
+        with interruptible():
+            results = evaluate(learner, source, seeds, episodes, step, guard, bound)
+    except Stopped:
+        signals.obeyed = True
+        return None
+    cut = sum(one.cut for one in results)
+    if cut:
+        note(f"evaluation at step {step}: {bound.report(cut, episodes * len(seeds))}")
+    return results
+
+
+def _play(
+    learner: Learner,
+    source: EnvSource,
+    seeds: Sequence[int],
+    episodes: int,
+    first_episode: int,
+    guard: Guard,
+    bound: EpisodeBound,
+) -> list[Evaluation]:
+    """One episode in each of `episodes` environments per seed; finished rows are masked."""
+    rows = len(seeds) * episodes
+    # Starting processes takes a second: only many environments on many cores win it back.
+    workers = cores() if rows >= 64 and cores() >= 4 else 0
+    envs = SeededEnvs(source.for_evaluation(), seeds, episodes, "eval_episode", first_episode, workers=workers)
+    with closing(envs), guard(envs):
+        envs.reset_all()
+        returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)
+        active = np.ones(envs.size, np.bool_)
+        last = bound.steps(envs.shape.episode_limit)
+        while active.any() and (last is None or lengths.max() < last):
+            actions = learner.act_greedy(envs.obs.reshape(len(seeds), episodes, *envs.obs.shape[1:]))
+            envs.step(actions.reshape(envs.size, *actions.shape[2:]), active)
+            returns[active] += envs.rewards[active]
+            lengths[active] += 1
+            active &= ~(envs.terminated | envs.truncated)
+            envs.obs, envs.next_obs = envs.next_obs, envs.obs
+        by_seed = (array.reshape(len(seeds), -1) for array in (returns, lengths, active))
+        return [Evaluation(r.tolist(), n.tolist(), int(cut.sum())) for r, n, cut in zip(*by_seed, strict=True)]
+
+
+def evaluation_summary(env_id: str, evaluations: Sequence[Evaluation], best: Sequence[float]) -> dict[str, Any]:
+    """What a run reports of its last evaluations, one for each seed, and of its best ones."""
+    means = [one.mean for one in evaluations]
+    returns = [value for one in evaluations for value in one.returns]
+    score = normalized_score(env_id, float(np.mean(means)))
+    return {
+        **({} if score is None else {"eval_d4rl_score": score}),
+        "eval_return_mean": float(np.mean(means)),
+        "eval_return_std": float(np.std(returns)),
+        "eval_episodes": len(returns),
+        "eval_return_means": means,
+        "best_eval_return_mean": float(np.mean(best)) if best else None,
+    }

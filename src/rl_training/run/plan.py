@@ -1,0 +1,168 @@
+"""How a run is executed: device, threads, compiled or eager.
+
+Decided from the config and the hardware alone, never from a timer, so that the same config on the same machine is the
+same run; written into the run and used again on resume, since eager and compiled kernels round differently.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from rl_training.algorithms.base import OffPolicySettings
+from rl_training.config.fields import at_least, setting
+from rl_training.config.settings import OfflineSettings
+from rl_training.config.train_config import TrainConfig
+from rl_training.core.allocation import keep_freed_memory
+from rl_training.core.checks import UserError, shown
+from rl_training.core.specs import EnvShape
+from rl_training.engine.rounding import numerics, portable_to, seeds_are_exact
+from rl_training.envs.host.workers import choose_workers
+
+COMPILE_SECONDS = 60.0  # what compiling an update costs, generously
+EAGER_OVERHEAD = 1.5e-3  # seconds per update that compiling saves on small networks (Python and kernel launches)
+SMALL_UPDATE = 60e6  # floating-point operations, see `_update_flops`
+SECONDS_PER_FLOP = 1 / 60e9  # what compiling saves of the arithmetic's time, on two CPU cores
+
+
+@dataclass(frozen=True)
+class Choices:
+    device: str
+    compiled: bool
+    threads: int = setting(must=at_least(1))
+    workers: int = setting(0, at_least(0))  # environment processes; results do not depend on it
+    tf32: bool = True
+    note: str | None = None
+    numerics: dict[str, str] = field(default_factory=dict)  # how the libraries round, see `engine/rounding.py`
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def same_bits_on(self) -> str | None:
+        """The processors on which this run has the same bits with the same versions; None: this model alone.
+
+        Inductor's code is compiled for the processor it runs on, and threads are shared out by the processor's caches.
+        On a GPU it is the GPU's model too, which is compared on resume.
+        """
+        by_processor = self.device == "cpu" and (self.compiled or self.threads > 1)
+        elsewhere = None if by_processor else portable_to(self.numerics)
+        gpu = self.numerics.get("gpu")
+        return elsewhere if gpu is None or elsewhere is None else f"{gpu} with {elsewhere}"
+
+    @property
+    def promises(self) -> dict[str, str]:
+        """What the run's record states, beside `resume`."""
+        exact = self.device == "cpu" and not self.compiled and seeds_are_exact(self.numerics)
+        return {
+            "seeds": "the bits of the seed alone" if exact else "the seed alone within rounding",
+            "same_bits_on": self.same_bits_on or "this processor",
+        }
+
+    def apply(self) -> torch.device:
+        keep_freed_memory()
+        torch.set_num_threads(self.threads)
+        torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = self.tf32  # convolutions
+        torch.backends.cudnn.benchmark = False  # it may pick another kernel next time
+        torch.backends.cudnn.deterministic = True  # else the gradients of convolutions may be added in any order
+        if self.device.startswith("cuda:"):
+            torch.cuda.set_device(self.device)  # graphs are captured on the current device's stream
+        return torch.device(self.device)
+
+
+def rounding_changes(
+    before: Choices, now: Choices, versions: Mapping[str, str], versions_now: Mapping[str, str]
+) -> str:
+    """What makes a run round differently now than where it was recorded, as `name old -> new, …`; empty: nothing."""
+    facts = [
+        {**dict(found), "device": choices.device, **choices.numerics, "mode": ""}  # the mode shows in the libraries
+        for found, choices in ((versions, before), (versions_now, now))
+    ]
+    neutral = {"platform"} if now.same_bits_on is None else {"platform", "processor"}
+    old, new = facts
+    changed = [name for name in {**new, **old} if name not in neutral and old.get(name) != new.get(name)]
+    return ", ".join(f"{name} {old.get(name)} -> {new.get(name)}" for name in changed)
+
+
+def choose(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> Choices:
+    device = choose_device(config.device)
+    compiled, note = _choose_compile(config, settings, shape, device)
+    # A small update gains nothing from a second thread, and waits for it whenever the machine is busy.
+    threads = most_threads() if _update_flops(settings, shape) > SMALL_UPDATE else 1
+    workers = config.workers
+    if workers is None:
+        workers = choose_workers(len(config.seed_list) * config.num_envs, cores())
+    return Choices(device, compiled, config.threads or threads, workers, note=note, numerics=numerics(device))
+
+
+def choose_device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if re.fullmatch(r"cpu|cuda(:[0-9]{1,4})?", name) is None:  # mps has no float64, which Adam's powers need
+        raise UserError(f"device must be one of auto, cpu, cuda, cuda:N, got {shown(name)}")
+    kind, _, index = name.partition(":")
+    if kind == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if int(index or 0) >= count:
+            there = ", ".join(["cpu", *(f"cuda:{i}" for i in range(count))])
+            raise UserError(f"device {name} is not available here; available: {there}")
+    return name
+
+
+def _choose_compile(
+    config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str
+) -> tuple[bool, str | None]:
+    if config.compile == "off":
+        return False, None
+    if not compiler_present():
+        return False, "compile: no C++ compiler found (install g++), training goes on without"
+    if config.compile == "on":
+        return True, None
+    return _seconds_saved(config, settings, shape) > COMPILE_SECONDS, None
+
+
+def _seconds_saved(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> float:
+    offline = 0
+    if isinstance(settings, OfflineSettings):  # there a step is an update
+        asked = settings.offline_steps
+        offline = config.total_timesteps if asked is None else min(asked, config.total_timesteps)
+    steps = max(config.total_timesteps - offline - settings.learning_starts, 0)
+    updates = offline + steps * settings.gradient_updates_per_step / settings.train_frequency
+    return updates * (EAGER_OVERHEAD + _update_flops(settings, shape) * SECONDS_PER_FLOP)
+
+
+def _update_flops(settings: OffPolicySettings, shape: EnvShape) -> float:
+    """One seed, forward and backward through one network: the scale of an update, not its exact cost.
+
+    The number of seeds is left out: a seed must run the same kernels alone as among others.
+    """
+    hidden_sizes: tuple[int, ...] = getattr(settings, "critic_hidden_sizes", None) or settings.hidden_sizes
+    sizes = [shape.obs_dim + shape.action_dim, *hidden_sizes]
+    weights = sum(a * b for a, b in pairwise(sizes))
+    return 6.0 * weights * settings.network_rows
+
+
+def compiler_present() -> bool:
+    """Inductor needs a C++ compiler on the CPU, and Triton's C compiler on a GPU."""
+    return any(shutil.which(name) for name in (os.environ.get("CXX") or "g++", "clang++", "c++", "gcc"))
+
+
+def cores() -> int:
+    """The cores this process may use: more threads than that wait for each other at every operation."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def most_threads() -> int:
+    """One for each core, or fewer where OMP_NUM_THREADS says so, as someone who runs several programs at once does."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores(), int(asked)) if re.fullmatch(r"[1-9][0-9]{0,4}", asked) else cores()

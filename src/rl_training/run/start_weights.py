@@ -1,0 +1,96 @@
+"""A new run that starts from a trained agent's weights: they are copied into the run, so that a resume finds them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rl_training.algorithms.base import Learner
+from rl_training.checkpoint.read import DamagedCheckpoint
+from rl_training.config.train_config import TrainConfig
+from rl_training.core.checks import UserError
+from rl_training.core.specs import EnvShape
+from rl_training.files.atomic import replace_file
+from rl_training.run.agent import Agent, load_agent, seed_parameters
+
+START = "start.safetensors"  # in the run's directory
+
+
+def settle_start(config: TrainConfig, agent: Agent | None) -> tuple[TrainConfig, Agent | None]:
+    """The config with all that is known of the agent file it starts from, and that agent; None for fresh weights.
+
+    `agent` is one that was loaded from a file; else the config may name a file.
+    """
+    if agent is None and config.started_from is None:
+        return config, None
+    named = config.started_from if agent is None else None
+    if named is not None:
+        agent = load_agent(named["path"])
+    assert agent is not None
+    if agent.file is None or agent.path is None:
+        raise UserError(f"started_from: {agent.path} is not an agent file, which a new run can start from")
+    if agent.config.algo != config.algo:
+        raise UserError(f"{agent.path}: holds a {agent.config.algo} agent, not {config.algo}")
+    found: dict[str, Any] = {
+        "path": str(agent.path.absolute()),
+        "sha256": hashlib.sha256(agent.file).hexdigest(),
+        "step": agent.step,
+    }
+    if named is not None and named.get("sha256", found["sha256"]) != found["sha256"]:
+        change = f"sha256 {named['sha256'][:16]} -> {found['sha256'][:16]}"
+        raise UserError(f"{agent.path}: is another agent than the one that started_from names ({change})")
+    return replace(config, started_from=found), agent
+
+
+def check_start(agent: Agent | None, cls: type[Learner], shape: EnvShape, settings: Any, env_id: str) -> None:
+    """Whether an agent's weights fit a new run, before anything of it is written."""
+    if agent is None:
+        return
+    if agent.shape != shape:
+        raise UserError(f"{agent.path}: the agent was trained on {agent.shape}, {env_id} has {shape}")
+    _copy(agent, cls.create(shape, settings, [0]), str(agent.path))
+
+
+def keep_start(agent: Agent | None, run_dir: Path) -> None:
+    """Before the run's record is there: a run never lacks the weights it starts from."""
+    if agent is not None and agent.file is not None:
+        replace_file(run_dir / START, agent.file)
+
+
+def load_start(config: TrainConfig, run_dir: Path, learner: Learner) -> None:
+    """Give a learner that is new the weights its run starts from: all groups and statistics, targets as copies."""
+    told = config.started_from
+    if told is None:
+        return
+    path = run_dir / START
+    agent = load_agent(path)
+    if agent.file is None or hashlib.sha256(agent.file).hexdigest() != told.get("sha256"):
+        raise DamagedCheckpoint(f"{path}: damaged (sha256)")
+    _copy(agent, learner, str(path))
+    for target, source in learner.targets.items():
+        learner.engine.copy_group(source, target)
+    if learner.normalizer is not None and agent.learner.normalizer is not None:  # both or neither: see `_copy`
+        learner.normalizer.start_from(agent.learner.normalizer)
+
+
+@torch.no_grad()
+def _copy(agent: Agent, learner: Learner, where: str) -> None:
+    """The same weights for every seed; a fixed number that the run's settings changed, such as `alpha`, is theirs."""
+    weights, before = agent.parameters(0), agent.learner.scalars()
+    changed = tuple(f"{group}." for group, values in learner.scalars().items() if values != before.get(group))
+    for index in range(len(learner.seeds)):
+        mine = seed_parameters(learner, index)
+        odd = sorted(name for name in mine.keys() | weights.keys()
+                     if name not in mine or name not in weights or mine[name].shape != weights[name].shape)  # fmt: skip
+        if odd:
+            shapes = [tuple(one[odd[0]].shape) if odd[0] in one else "missing" for one in (weights, mine)]
+            raise UserError(
+                f"{where}: its networks are not those of this run: {odd[0]} is {shapes[0]}, here it is {shapes[1]}"
+            )
+        for name, tensor in mine.items():
+            if not name.startswith(changed):
+                tensor.copy_(weights[name])

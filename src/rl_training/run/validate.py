@@ -1,0 +1,168 @@
+"""Does the config fit the environment and the checkpoint? Asked before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from rl_training.algorithms.base import Learner, OffPolicySettings
+from rl_training.algorithms.registry import algorithm_names, learner_class
+from rl_training.checkpoint.read import Checkpoint
+from rl_training.config.fields import parse
+from rl_training.config.foreign_names import explain_unknown
+from rl_training.config.settings import OfflineSettings
+from rl_training.config.train_config import FIELD_NAMES, TrainConfig, located
+from rl_training.config.yaml_loading import LoadedYaml, plain_values
+from rl_training.core.checks import ConfigError, Problem, UserError
+from rl_training.core.machine import gibibytes
+from rl_training.core.specs import EnvShape
+from rl_training.data.datasets.transition_dataset import TransitionDataset
+from rl_training.envs.host.conformance import check_spaces
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.wrappers import filled_wrappers, image_wrapper, parse_wrappers
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
+from rl_training.models.cnn.encoders import channels_last
+
+
+def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tuple[type[Learner], OffPolicySettings]:
+    """The algorithm and its own settings; every problem with them or the wrappers is reported, with file and line."""
+    cls, problems = learner_class_or_problem(config.algo)
+    settings, found = read_settings(cls, config.algo_kwargs, config.env_kwargs)
+    if cls is None or settings is None or problems or found:
+        raise located([*problems, *found], source)
+    return cls, settings
+
+
+def learner_class_or_problem(algo: Any) -> tuple[type[Learner] | None, list[Problem]]:
+    try:
+        return learner_class(algo), []
+    except UserError as error:
+        return None, [Problem(("algo",), str(error))]
+
+
+def setting_names(cls: type[Learner]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cls.settings_type) if field.init)
+
+
+def read_settings(
+    cls: type[Learner] | None, algo_kwargs: Mapping[str, Any], env_kwargs: Mapping[str, Any]
+) -> tuple[OffPolicySettings | None, list[Problem]]:
+    """The algorithm's settings where they are sound (and it is known), and the problems with them or the wrappers."""
+    settings, problems = None, list[Problem]()
+    try:
+        if cls is not None:
+            names = setting_names(cls)
+            explain = partial(explain_unknown, fields=FIELD_NAMES, settings=names, algo=cls.name, in_settings=True)
+            settings = parse(cls.settings_type, algo_kwargs, "algo_kwargs", explain)
+    except ConfigError as error:
+        problems += error.problems
+    try:
+        parse_wrappers(env_kwargs.get("wrappers"))
+    except ConfigError as error:
+        problems += error.problems
+    return settings, problems
+
+
+def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner], OffPolicySettings]:
+    """The config of a new run, with what the algorithm's authors chose for its task where the user left it open.
+
+    It holds every setting from then on: a run keeps them whatever the defaults become.
+    """
+    cls, settings = parse_settings(config)
+    chosen = cls.task_settings(config.env_id, config.algo_kwargs)
+    if chosen != config.algo_kwargs:
+        config = replace(config, algo_kwargs=chosen)
+        cls, settings = parse_settings(config)
+    if isinstance(settings, OfflineSettings) and settings.offline_steps is not None and not cls.learns_online:
+        raise UserError(f"offline_steps must be null for {cls.name}: it learns nothing from what it plays itself")
+    return filled(config, settings), cls, settings
+
+
+def filled(config: TrainConfig, settings: OffPolicySettings) -> TrainConfig:
+    """The same config with the value of every setting that it leaves open."""
+    env_kwargs = dict(config.env_kwargs)
+    if env_kwargs.get("wrappers") is not None:
+        env_kwargs["wrappers"] = filled_wrappers(env_kwargs["wrappers"])
+    return replace(
+        config,
+        algo_kwargs=plain_values(asdict(settings)),
+        env_kwargs=env_kwargs,
+        eval_interval=config.steps_between_evaluations,
+    )
+
+
+def check_fit(cls: type[Learner], shape: EnvShape, env_id: str, settings: OffPolicySettings) -> int:
+    """The algorithm against the environment's spaces, with the algorithms that would fit; how many weights it has."""
+    others = [learner_class(name) for name in algorithm_names()]
+    wrapper = image_wrapper(env_id)
+    if cls.discrete_actions != shape.discrete:
+        has = f"Discrete({shape.action_dim})" if shape.discrete else f"Box({shape.action_dim},)"
+        needs = "Discrete" if cls.discrete_actions else "Box"
+        use = _names(other for other in others if other.discrete_actions == shape.discrete)
+        raise UserError(f"{cls.name} needs {needs} actions; {env_id} has {has}{use}")
+    if not cls.takes(shape.is_image):
+        takes, gives = ("vectors", "images") if shape.is_image else ("images", "vectors")
+        fitting = (one for one in others if one.discrete_actions == shape.discrete and one.takes(shape.is_image))
+        use = _names(fitting) + f"; {wrapper} gives images" * (not shape.is_image)
+        raise UserError(f"{cls.name} takes {takes}; {env_id} gives {gives} of shape {shape.obs_shape}{use}")
+    if shape.is_image and channels_last(shape.obs_shape):
+        hint = f"channels last; {wrapper} gives them right"
+        raise UserError(f"images must be (channels, height, width); {env_id} gives {shape.obs_shape}, {hint}")
+    if shape.is_image and settings.normalize_observations:
+        raise UserError(f"normalize_observations must be false for images, which {env_id} gives")
+    pad = getattr(settings, "augmentation_pad", 0)
+    if shape.is_image and pad >= min(shape.obs_shape[1:]):
+        raise UserError(f"augmentation_pad must be less than the images' size {shape.obs_shape[1:]}, got {pad}")
+    try:
+        with torch.device("meta"):  # nothing is allocated: the network says what does not fit it
+            return sum(weight.numel() for weight in cls.build_model(shape, settings).parameters())
+    except (RuntimeError, OverflowError) as error:  # of a size that no machine has
+        raise UserError(f"networks of these sizes cannot be made: {str(error).partition(chr(10))[0]}") from error
+
+
+def _names(classes: Iterable[type[Learner]]) -> str:
+    found = ", ".join(cls.name for cls in classes)
+    return f"; use {found}" if found else ""
+
+
+def check_same_spaces(
+    checkpoint: Checkpoint, observation: ObservationCodec, action: ActionCodec, any_bounds: bool = False
+) -> None:
+    """A run goes on only in the environment, or with the kind of data, that it came from.
+
+    With `any_bounds`, vectors may have got bounds: a data set knows none, its environment does.
+    """
+    codecs: dict[str, Any] = {"observation_space": observation, "action_space": action}
+    for name, codec in codecs.items():
+        before, now = checkpoint.state[name], space_to_dict(codec.space)
+        vectors = (
+            name == "observation_space" and not observation.is_image and before.get("kind") == now["kind"] == "box"
+        )
+        if any_bounds and vectors and before.get("shape") == now["shape"]:
+            continue
+        if before != now:
+            changed = [f"{key} {before.get(key)} -> {now.get(key)}" for key in now if before.get(key) != now[key]]
+            raise UserError(f"{name} has changed since the checkpoint: {', '.join(changed)}")
+
+
+def check_agent(shape: EnvShape, source: EnvSource) -> None:
+    """An agent plays only where its observations and actions are of the right shape."""
+    found = check_spaces(source)
+    if found != shape:
+        raise UserError(f"the agent was trained on {shape}, {source.env_id} has {found}")
+
+
+def check_data_memory(dataset: TransitionDataset, device: str) -> None:
+    """On a GPU the whole data set lies in its memory; on the host it is already there."""
+    tensors = (dataset.obs, dataset.actions, dataset.rewards, dataset.next_obs, dataset.dones)
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else needed * 2
+    if needed > 0.9 * free:
+        raise UserError(
+            f"the data set of {len(dataset)} transitions needs {gibibytes(needed)} on {device}, "
+            f"{gibibytes(free)} are free; train with device: cpu"
+        )
