@@ -22,7 +22,7 @@ from rl_training.algorithms.registry import learner_class
 from rl_training.config.fields import parse
 from rl_training.config.settings import OfflineSettings
 from rl_training.config.train_config import TrainConfig
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, continuous, discrete, image, vector
 from rl_training.data.datasets.transition_dataset import ResidentData, TransitionDataset
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.data.replay.frames import FrameReplay
@@ -30,29 +30,29 @@ from rl_training.loops.offline import SAME_RATE
 from rl_training.run.capacity import make_replay
 
 SHAPES = {
-    "HalfCheetah-v5": EnvShape((17,), "float32", 6, False),
-    "CartPole-v1": EnvShape((4,), "float32", 2, True),
-    "pixels": EnvShape((9, 84, 84), "uint8", 6, False, frame_stack=3, episode_limit=1000),
+    "HalfCheetah-v5": EnvSpec(vector(17), continuous(6)),
+    "CartPole-v1": EnvSpec(vector(4), discrete(2)),
+    "pixels": EnvSpec(image(9, 84, 84, frames=3), continuous(6), 1000),
 }
 ROWS = 10_000
 
 
-def filled_source(shape: EnvShape, settings: OffPolicySettings, seeds: int, device: str) -> ReplayBuffer | ResidentData:
+def filled_source(spec: EnvSpec, settings: OffPolicySettings, seeds: int, device: str) -> ReplayBuffer | ResidentData:
     """Random transitions where the loop would have them: a data set for an offline algorithm, else a replay."""
     generator = torch.Generator(device=device).manual_seed(0)
     if isinstance(settings, OfflineSettings):
-        rows = {name: torch.randn(ROWS, *shape.obs_shape) for name in ("obs", "next_obs")}
-        actions = torch.rand(ROWS, shape.action_dim) * 2 - 1
+        rows = {name: torch.randn(ROWS, *spec.observation.shape) for name in ("obs", "next_obs")}
+        actions = torch.rand(ROWS, spec.action.size) * 2 - 1
         zeros = torch.zeros(ROWS)
         return ResidentData(TransitionDataset(**rows, actions=actions, rewards=torch.randn(ROWS), dones=zeros), device)
     # As a run of so many steps has it, with its n-step returns and priorities.
     config = TrainConfig("any", "any", total_timesteps=ROWS, seeds=tuple(range(seeds)))
-    replay = make_replay(config, settings, shape, torch.device(device))
+    replay = make_replay(config, settings, spec, torch.device(device))
     for tensor in replay.storage.values():
         if tensor.is_floating_point():
             tensor.normal_(generator=generator)
-    if shape.discrete:
-        replay.storage["actions"].random_(0, shape.action_dim, generator=generator)
+    if spec.action.kind == "discrete":
+        replay.storage["actions"].random_(0, spec.action.size, generator=generator)
     else:
         replay.storage["actions"].tanh_()
     if isinstance(replay, FrameReplay):
@@ -69,9 +69,11 @@ def parse_words(cls: type[Learner], words: Sequence[str]) -> Any:
     return parse(cls.settings_type, values, "algo_kwargs")
 
 
-def shape_of(cls: type[Learner]) -> EnvShape:
+def shape_of(cls: type[Learner]) -> EnvSpec:
     """The task that an algorithm is measured on."""
-    return SHAPES["pixels" if cls.image_observations else "CartPole-v1" if cls.discrete_actions else "HalfCheetah-v5"]
+    if cls.observations == ("image",):
+        return SHAPES["pixels"]
+    return SHAPES["CartPole-v1" if "discrete" in cls.actions else "HalfCheetah-v5"]
 
 
 def updates_per_call(settings: OffPolicySettings) -> int:

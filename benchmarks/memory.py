@@ -17,12 +17,12 @@ import numpy as np
 from provenance import write_result
 
 from rl_training.config.train_config import TrainConfig
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, continuous, vector
 from rl_training.data.replay.buffer import ReplayBuffer, replay_bytes
 from rl_training.run.callbacks import Callback
 from rl_training.run.run import train
 
-HALF_CHEETAH = EnvShape((17,), "float32", 6, False)
+HALF_CHEETAH = EnvSpec(vector(17), continuous(6))
 
 
 def resident() -> int:

@@ -33,7 +33,7 @@ def take_turns(algo: str, compiled: bool, updates: int) -> None:
 
     torch.set_num_threads(1)
     cls = learner_class(algo)
-    settings = cls.settings_type(batch_size=32) if cls.image_observations else cls.settings_type()
+    settings = cls.settings_type(batch_size=32) if (cls.observations == ("image",)) else cls.settings_type()
     shape = shape_of(cls)
     learner = cls.create(shape, settings, [0], compiled=compiled)
     source = filled_source(shape, settings, 1, "cpu")

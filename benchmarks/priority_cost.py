@@ -20,12 +20,12 @@ from provenance import write_result
 
 from rl_training.algorithms.dqn import DQN, DQNSettings
 from rl_training.core.rng import stream
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, discrete, vector
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.engine.compilation import compile_once
 
 ROWS, BATCH, ROUNDS, CALLS = 1_000_000, 64, 21, 200
-SHAPE = EnvShape((4,), "float32", 2, True)
+SHAPE = EnvSpec(vector(4), discrete(2))
 
 
 def replay(priority_alpha: float | None) -> ReplayBuffer:

@@ -30,7 +30,6 @@ from rl_training.envs.host.conformance import check_environment
 from rl_training.envs.host.control_suite import register_suite
 from rl_training.envs.host.factory import EnvSource
 from rl_training.files.run_directory import git_commit, versions
-from rl_training.models.cnn.encoders import channels_last
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "environments.md"
 FAMILIES = ("Classic control", "Toy text", "Box2D", "MuJoCo", "Atari", "DeepMind Control", "Other")
@@ -83,7 +82,7 @@ def classify(name: str, kwargs: dict[str, Any], group: int, note: str = "", seed
     begun = time.perf_counter()
     try:
         found = check_environment(EnvSource(name, kwargs), seed)
-        if found.shape.is_image and channels_last(found.shape.obs_shape):
+        if found.spec.observation.looks_channels_last:
             return classify(name, PIXELS, group, "with `wrappers.pixels`", seed)
     except UserError as error:
         return Row(group, name, None, None, reason(error, name))

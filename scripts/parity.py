@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 from conftest import make_quick_config  # noqa: E402
 
 import rl_training  # noqa: E402, F401  (first: it pins how the libraries round)
-from rl_training.run.algorithm_spec import get_algorithm_spec, list_algorithm_specs  # noqa: E402
+from rl_training.experiment.registry import get_algorithm_spec, list_algorithm_specs  # noqa: E402
 
 VOLATILE = ("time/",)  # rows that differ from run to run
 COMPILED = ("sac", "dqn", "iql")

@@ -29,7 +29,7 @@ def run_once(algo: str, device: str) -> str:
     from rl_training.checkpoint.read import load_checkpoint
     from rl_training.run.run import train
 
-    settings = {"normalize_observations": not learner_class(algo).image_observations}
+    settings = {"normalize_observations": learner_class(algo).observations != ("image",)}
     with tempfile.TemporaryDirectory() as folder:
         config = make_quick_config(
             algo, Path(folder), settings, device=device, compile="on", total_timesteps=137, checkpoint_interval=61

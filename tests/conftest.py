@@ -70,10 +70,10 @@ def small_env(cls: Any) -> tuple[str, dict[str, Any]]:
     """Where an algorithm of this kind trains in about a second: an id and `env_kwargs`."""
     from image_envs import CONTINUOUS_DOT, DISCRETE_DOT  # importing it registers them
 
-    if cls.image_observations:
-        env_id = DISCRETE_DOT if cls.discrete_actions else CONTINUOUS_DOT
+    if cls.observations == ("image",):
+        env_id = DISCRETE_DOT if ("discrete" in cls.actions) else CONTINUOUS_DOT
         return env_id, {"render_mode": "rgb_array", "wrappers": PIXELS}
-    if cls.discrete_actions:
+    if ("discrete" in cls.actions):
         return "CartPole-v1", {}
     return "Pendulum-v1", {"max_episode_steps": 50}  # a quarter of the steps of every evaluation
 

@@ -52,10 +52,10 @@ def check_seeds_together(cls: Any, **settings: Any) -> None:
     """A learner's seeds, trained together on given batches, are bit for bit each alone (twenty updates)."""
     import torch
 
-    from rl_training.core.specs import EnvShape
+    from rl_training.core.specs import EnvSpec, continuous, vector
 
     seeds, size, generator = (5, 0, 2**31 - 1), settings["batch_size"], torch.Generator().manual_seed(0)
-    parsed, shape = cls.settings_type(**settings), EnvShape((3,), "float32", 2, False)
+    parsed, shape = cls.settings_type(**settings), EnvSpec(vector(3), continuous(2))
     together = cls.create(shape, parsed, seeds)
     alone = [cls.create(shape, parsed, [seed]) for seed in seeds]
     for _ in range(20):

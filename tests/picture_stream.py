@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, discrete, image
 
 
-def shape_of(stack: int = 3, channels: int = 2, limit: int | None = None) -> EnvShape:
-    return EnvShape((stack * channels, 3, 4), "uint8", 5, True, stack, limit)
+def shape_of(stack: int = 3, channels: int = 2, limit: int | None = None) -> EnvSpec:
+    return EnvSpec(image(stack * channels, 3, 4, frames=stack), discrete(5), limit)
 
 
 class Stream:
     """Vector steps of environments with random pictures and episodes of random length, ending one way or the other."""
 
-    def __init__(self, shape: EnvShape, seeds: int, num_envs: int, random_seed: int = 0, longest: int = 7) -> None:
+    def __init__(self, spec: EnvSpec, seeds: int, num_envs: int, random_seed: int = 0, longest: int = 7) -> None:
         self.rng = np.random.default_rng(random_seed)
-        self.shape, self.size, self.longest = shape, (seeds, num_envs), longest
-        self.obs = np.zeros((*self.size, *shape.obs_shape), np.uint8)
+        self.spec, self.size, self.longest = spec, (seeds, num_envs), longest
+        self.obs = np.zeros((*self.size, *spec.observation.shape), np.uint8)
         self.left = np.zeros(self.size, int)
         for place in np.ndindex(*self.size):
             self.begin(place)
 
     def frame(self) -> np.ndarray:
-        channels = self.shape.obs_shape[0] // self.shape.frame_stack
-        return self.rng.integers(0, 256, (channels, *self.shape.obs_shape[1:]), dtype=np.uint8)
+        channels = self.spec.observation.shape[0] // self.spec.observation.frames
+        return self.rng.integers(0, 256, (channels, *self.spec.observation.shape[1:]), dtype=np.uint8)
 
     def begin(self, place: tuple[int, ...]) -> None:
-        self.obs[place] = np.concatenate([self.frame()] * self.shape.frame_stack)
+        self.obs[place] = np.concatenate([self.frame()] * self.spec.observation.frames)
         self.left[place] = self.rng.integers(1, self.longest + 1)
 
     def step(self) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ from rl_training.algorithms.registry import learner_class
 from rl_training.checkpoint.read import load_checkpoint
 from rl_training.config.fields import parse
 from rl_training.core.results import TrainResult
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, action_spec, image, vector
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.run.run import train
 
@@ -61,11 +61,11 @@ def assert_same_bits(together: dict[str, Tensor], alone: dict[str, Tensor]) -> N
     assert [k for k in together if together[k].numpy().tobytes() != alone[k].numpy().tobytes()] == []
 
 
-def together_shape(algo: str) -> EnvShape:
+def together_shape(algo: str) -> EnvSpec:
     cls = learner_class(algo)
-    if cls.image_observations:
-        return EnvShape((6, 15, 16), "uint8", 1, cls.discrete_actions, 2)
-    return EnvShape((3,), "float32", 2 if cls.discrete_actions else 1, cls.discrete_actions)
+    if cls.observations == ("image",):
+        return EnvSpec(image(6, 15, 16, frames=2), action_spec(cls.actions[0], 1))
+    return EnvSpec(vector(3), action_spec(cls.actions[0], 2 if ("discrete" in cls.actions) else 1))
 
 
 def make_learner(algo: str, seeds: tuple[int, ...] = (0,), wanted: Any = (), **options: Any) -> Learner:
@@ -81,17 +81,17 @@ def make_learner(algo: str, seeds: tuple[int, ...] = (0,), wanted: Any = (), **o
 
 
 def filled_replay(algo: str, seeds: int) -> ReplayBuffer:
-    shape, rng = together_shape(algo), np.random.default_rng(0)
-    replay = ReplayBuffer(shape, capacity=40, num_envs=40, seeds=seeds)
-    if shape.obs_dtype == "uint8":
-        obs = rng.integers(256, size=(2, seeds, 40, *shape.obs_shape), dtype=np.uint8)
+    spec, rng = together_shape(algo), np.random.default_rng(0)
+    replay = ReplayBuffer(spec, capacity=40, num_envs=40, seeds=seeds)
+    if spec.observation.dtype == "uint8":
+        obs = rng.integers(256, size=(2, seeds, 40, *spec.observation.shape), dtype=np.uint8)
     else:
-        obs = rng.standard_normal((2, seeds, 40, *shape.obs_shape)).astype(np.float32)
-    actions = rng.uniform(-1, 1, (seeds, 40, shape.action_dim)).astype(np.float32)
+        obs = rng.standard_normal((2, seeds, 40, *spec.observation.shape)).astype(np.float32)
+    actions = rng.uniform(-1, 1, (seeds, 40, spec.action.size)).astype(np.float32)
     replay.add(
         obs=obs[0],
         next_obs=obs[1],
-        actions=rng.integers(shape.action_dim, size=(seeds, 40)) if shape.discrete else actions,
+        actions=rng.integers(spec.action.size, size=(seeds, 40)) if spec.action.kind == "discrete" else actions,
         rewards=rng.standard_normal((seeds, 40)).astype(np.float32),
         terminated=rng.random((seeds, 40)) < 0.2,
         truncated=rng.random((seeds, 40)) < 0.2,

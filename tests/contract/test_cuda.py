@@ -13,7 +13,7 @@ from picture_stream import Stream, shape_of
 
 from rl_training.algorithms.registry import algorithm_names, learner_class
 from rl_training.checkpoint.read import load_checkpoint
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, action_spec, discrete, image, vector
 from rl_training.data.replay.frames import FrameReplay, replay_class
 from rl_training.run.callbacks import Callback
 from rl_training.run.run import train
@@ -35,16 +35,16 @@ def _whole_float32(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_float32_matmul_precision(before)
 
 
-def shape_for(name: str) -> EnvShape:
+def shape_for(name: str) -> EnvSpec:
     cls = learner_class(name)
-    if cls.image_observations:
-        return EnvShape((6, 20, 20), "uint8", 3, cls.discrete_actions, 2)
-    return EnvShape((5,), "float32", 3, cls.discrete_actions)
+    if cls.observations == ("image",):
+        return EnvSpec(image(6, 20, 20, frames=2), action_spec(cls.actions[0], 3))
+    return EnvSpec(vector(5), action_spec(cls.actions[0], 3))
 
 
 def make(name: str, seeds: list[int], compiled: bool, **settings):  # type: ignore[no-untyped-def]
     cls, shape = learner_class(name), shape_for(name)
-    if shape.is_image:
+    if (shape.observation.kind == "image"):
         # As below: of a gradient that is nothing but rounding Adam would make a full step.
         settings = {"learning_rate": 1e-2, "adam_eps": 1e-2, **settings}
     chosen = cls.settings_type(hidden_sizes=(32, 32), batch_size=16, **settings)
@@ -157,7 +157,7 @@ ONLINE_LATER = [name for name in algorithm_names() if learner_class(name).offlin
 @pytest.mark.parametrize("compile_mode", ["off", "on"])
 def test_resume_is_exact(name: str, offline_steps, compile_mode: str, quick_config, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     changes = {"device": "cuda", "compile": compile_mode, "total_timesteps": 137, "checkpoint_interval": 61}
-    changes["algo_kwargs"] = {"normalize_observations": not learner_class(name).image_observations}
+    changes["algo_kwargs"] = {"normalize_observations": learner_class(name).observations != ("image",)}
     if offline_steps is not None:
         changes["algo_kwargs"]["offline_steps"] = offline_steps
     plays = offline_steps is not None or not learner_class(name).offline
@@ -198,7 +198,7 @@ def test_frames_on_the_gpu_are_those_on_the_host(n_step: int) -> None:
 @pytest.mark.parametrize("name", ["dqn", "rainbow_dqn"])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_images_learned_by_seeds_among_many_and_alone(name: str, compiled: bool) -> None:
-    cls, shape = learner_class(name), EnvShape((2, 36, 36), "uint8", 5, True, 2)
+    cls, shape = learner_class(name), EnvSpec(image(2, 36, 36, frames=2), discrete(5))
     # A large eps: Adam would make a full step of a gradient that is nothing but rounding, for many of 100,000 weights.
     settings = cls.settings_type(hidden_sizes=(32,), batch_size=16, learning_rate=1e-2, adam_eps=1e-2)
 

@@ -25,7 +25,7 @@ from rl_training.cli import load_config
 from rl_training.config.fields import parse
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, continuous, discrete, image, vector
 from rl_training.data.replay.frames import FrameReplay
 from rl_training.envs.host.conformance import check_environment
 from rl_training.envs.host.factory import EnvSource
@@ -39,7 +39,7 @@ from rl_training.run.workflows import predict_checkpoint
 
 PIXELS = {"pixels": {"resize_shape": [36, 40], "frame_stack": 2}}
 ATARI = {"atari": {"resize_shape": [36, 36], "noop_max": 3, "terminal_on_life_loss": True}}
-IMAGE = EnvShape((6, 36, 40), "uint8", 2, True, 2)
+IMAGE = EnvSpec(image(6, 36, 40, frames=2), discrete(2))
 
 
 # --- networks ---------------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_other_ways_to_run_the_seeds_agree_within_rounding(kind: str) -> None:
 @pytest.mark.parametrize(("algo", "settings"), [("drq", {}), ("drq", {"encoder": "nature"}), ("drqv2", {})])
 def test_actors_and_critics_of_all_seeds_at_once_as_on_a_gpu(algo: str, settings: Any) -> None:
     """Gradients, as Adam keeps them, and not parameters: of mere rounding Adam would make full steps."""
-    cls, shape = learner_class(algo), EnvShape((2, 36, 36), "uint8", 3, False)
+    cls, shape = learner_class(algo), EnvSpec(image(2, 36, 36), continuous(3))
     sizes = {"hidden_sizes": (8,), "features_dim": 5, "batch_size": 5}
     plain, other = (cls.create(shape, parse(cls.settings_type, {**sizes, **settings}), (0, 1)) for _ in range(2))
     other.engine.looped = False
@@ -152,47 +152,47 @@ def test_actors_and_critics_of_all_seeds_at_once_as_on_a_gpu(algo: str, settings
 
 # --- does the algorithm fit the images? -------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("algo", "shape", "message"),
+    ("algo", "spec", "message"),
     [
         (
             "sac",
-            EnvShape((9, 84, 84), "uint8", 1, False),
+            EnvSpec(image(9, 84, 84), continuous(1)),
             r"sac takes vectors; Some-v0 gives images of shape \(9, 84, 84\); use drq, drqv2",
         ),
-        ("dqn", EnvShape((84, 84, 3), "uint8", 2, True), r"images must be \(channels, height, width\); Some-v0 gives"),
-        ("dqn", EnvShape((3, 20, 84), "uint8", 2, True), "images must be at least 36x36 for this network, got 20x84"),
+        ("dqn", EnvSpec(image(84, 84, 3), discrete(2)), r"images must be \(channels, height, width\); Some-v0 gives"),
+        ("dqn", EnvSpec(image(3, 20, 84), discrete(2)), "images must be at least 36x36 for this network, got 20x84"),
         (
             "drq",
-            EnvShape((3,), "float32", 1, False),
+            EnvSpec(vector(3), continuous(1)),
             r"drq takes images; Some-v0 gives vectors of shape \(3,\); use sac, .*; env_kwargs.wrappers.pixels gives",
         ),
         (
             "drqv2",
-            EnvShape((9, 84, 84), "uint8", 4, True),
+            EnvSpec(image(9, 84, 84), discrete(4)),
             r"drqv2 needs Box actions; Some-v0 has Discrete\(4\); use dqn",
         ),
         (
             "drqv2",
-            EnvShape((84, 84, 9), "uint8", 2, False),
+            EnvSpec(image(84, 84, 9), continuous(2)),
             r"images must be \(channels, height, width\); Some-v0 gives \(84, 84, 9\), channels last",
         ),
         (
             "drq",
-            EnvShape((84, 84, 27), "uint8", 2, False),
+            EnvSpec(image(84, 84, 27), continuous(2)),
             r"gives \(84, 84, 27\), channels last",
         ),  # nine colour pictures
-        ("drq", EnvShape((64, 48, 18), "uint8", 2, False), r"gives \(64, 48, 18\), channels last"),
-        ("drq", EnvShape((3, 14, 84), "uint8", 2, False), "images must be at least 15x15 for this network, got 14x84"),
+        ("drq", EnvSpec(image(64, 48, 18), continuous(2)), r"gives \(64, 48, 18\), channels last"),
+        ("drq", EnvSpec(image(3, 14, 84), continuous(2)), "images must be at least 15x15 for this network, got 14x84"),
     ],
 )
-def test_images_that_do_not_fit_are_refused_before_anything_is_built(algo: str, shape: EnvShape, message: str) -> None:
+def test_images_that_do_not_fit_are_refused_before_anything_is_built(algo: str, spec: EnvSpec, message: str) -> None:
     cls = learner_class(algo)
     with pytest.raises(UserError, match=message):
-        check_fit(cls, shape, "Some-v0", parse(cls.settings_type, {}))
+        check_fit(cls, spec, "Some-v0", parse(cls.settings_type, {}))
 
 
 def test_a_shift_as_far_as_the_picture_is_refused() -> None:
-    cls, shape = learner_class("drq"), EnvShape((3, 48, 20), "uint8", 2, False)
+    cls, shape = learner_class("drq"), EnvSpec(image(3, 48, 20), continuous(2))
     check_fit(cls, shape, "Some-v0", parse(cls.settings_type, {"augmentation_pad": 19}))
     with pytest.raises(UserError, match=r"augmentation_pad must be less than the images' size \(48, 20\), got 20"):
         check_fit(cls, shape, "Some-v0", parse(cls.settings_type, {"augmentation_pad": 20}))
@@ -214,10 +214,10 @@ def test_images_in_another_form_are_no_vectors(shape: tuple[int, ...], dtype: An
 
 def test_an_algorithm_for_images_given_vectors_is_told_how_to_get_them() -> None:
     class Pixels(learner_class("dqn")):  # type: ignore[misc]
-        name, image_observations, any_observations = "pixels_only", True, False
+        name, observations = "pixels_only", ("image",)
 
     with pytest.raises(UserError, match=r"pixels_only takes images; Some-v0 gives vectors of shape \(4,\)"):
-        check_fit(Pixels, EnvShape((4,), "float32", 2, True), "Some-v0", Pixels.settings_type())
+        check_fit(Pixels, EnvSpec(vector(4), discrete(2)), "Some-v0", Pixels.settings_type())
 
 
 # --- learning ---------------------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def test_an_agent_that_sees_travels_as_one_file(quick_config: Any, tmp_path: Pat
     assert type(keep.replay) is FrameReplay and keep.replay.stack == 2 and "obs" not in keep.replay.storage
     path = keep.agent.save(tmp_path / "agent")
     agent = load_agent(path)
-    images = np.random.default_rng(0).integers(0, 256, (5, *IMAGE.obs_shape), dtype=np.uint8)
+    images = np.random.default_rng(0).integers(0, 256, (5, *IMAGE.observation.shape), dtype=np.uint8)
     batch = agent.predict(images)
     assert batch.tolist() == keep.agent.predict(images).tolist()
     one = agent.predict(images[3])
@@ -380,4 +380,4 @@ def test_images_are_not_normalised_and_the_refusal_comes_before_a_run() -> None:
     cls = learner_class("dqn")
     with pytest.raises(UserError, match="normalize_observations must be false for images, which Some-v0 gives"):
         settings = parse(cls.settings_type, {"normalize_observations": True})
-        check_fit(cls, EnvShape((3, 84, 84), "uint8", 2, True), "Some-v0", settings)
+        check_fit(cls, EnvSpec(image(3, 84, 84), discrete(2)), "Some-v0", settings)

@@ -268,7 +268,7 @@ def test_rewards_are_scaled_by_the_range_of_returns(scale: Any, expected: list[f
     settings = IQLSettings(dataset_kind="file", dataset_path=path, reward_scale=scale, **shift)
     data = prepare_offline(settings, EnvSource("Elsewhere-v3"))
     assert data.dataset.rewards.tolist() == pytest.approx(expected)
-    assert not data.has_environment and data.shape.action_dim == 1
+    assert not data.has_environment and data.spec.action.size == 1
 
 
 def test_evaluations_have_d4rl_scores_where_there_is_a_reference(tmp_path: Path, capsys) -> None:

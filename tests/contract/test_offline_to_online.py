@@ -18,7 +18,7 @@ from rl_training.algorithms.registry import learner_class
 from rl_training.checkpoint.read import load_checkpoint
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, continuous, vector
 from rl_training.data.datasets.formats.writing import save_transitions
 from rl_training.data.datasets.generate import record_random
 from rl_training.data.datasets.transition_dataset import ResidentData, TransitionDataset
@@ -148,7 +148,7 @@ def test_batches_are_mixed_and_rewards_alike() -> None:
         TransitionDataset(obs=number[:, None], actions=number[:, None], rewards=number, next_obs=number[:, None],
                           dones=number * 0)
     )  # fmt: skip
-    replay = ReplayBuffer(EnvShape((1,), "float32", 1, False), capacity=16, num_envs=1, seeds=2)
+    replay = ReplayBuffer(EnvSpec(vector(1), continuous(1)), capacity=16, num_envs=1, seeds=2)
     for step in range(3):
         rows = np.full((2, 1, 1), 100.0 + step, np.float32)
         flags = np.zeros((2, 1), np.bool_)

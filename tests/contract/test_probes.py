@@ -24,7 +24,9 @@ from rl_training.algorithms.base import Learner
 from rl_training.algorithms.registry import algorithm_names, learner_class
 
 # A policy that is cloned from random actions has neither values nor a choice of its own.
-VECTOR_ALGORITHMS = [name for name in algorithm_names() if name != "bc" and not learner_class(name).image_observations]
+VECTOR_ALGORITHMS = [
+    name for name in algorithm_names() if name != "bc" and learner_class(name).observations != ("image",)
+]
 every_algorithm = pytest.mark.parametrize("algo", one_of_a_kind(among=VECTOR_ALGORITHMS))
 
 
@@ -54,7 +56,7 @@ def test_values_of_episodes_that_end(
 @every_algorithm
 def test_the_greedy_policy_picks_the_right_action(algo: str, tmp_path: Path) -> None:
     learner = train_on(RewardIsChoice, algo, tmp_path)
-    right = {1.0: 1.0, -1.0: 0.0} if learner.discrete_actions else {1.0: 0.5, -1.0: -0.5}
+    right = {1.0: 1.0, -1.0: 0.0} if ("discrete" in learner.actions) else {1.0: 0.5, -1.0: -0.5}
     for state, action in right.items():
         assert greedy_action(learner, state) == pytest.approx(action, abs=0.2)
 

@@ -83,7 +83,7 @@ def test_observations_are_one_vector_in_the_order_of_their_names() -> None:
 def test_episodes_are_cut_off_not_terminated_and_the_limit_is_known() -> None:
     source = EnvSource("dm_control/pendulum-swingup-v0", {"wrappers": {"action_repeat": 8}})
     found = check_environment(source)
-    assert found.restore != "inexact" and found.shape.episode_limit == 125
+    assert found.restore != "inexact" and found.spec.episode_limit == 125
     env = source.make()
     env.reset(seed=0)
     ends = [env.step(np.zeros(1))[2:4] for _ in range(125)]
@@ -161,7 +161,7 @@ def test_pixels_are_drawn_in_their_size_and_resumed() -> None:
     physics = env.unwrapped._env.physics
     assert np.array_equal(obs[:3], physics.render(20, 24, camera_id=0).transpose(2, 0, 1))
     assert env.render().shape == (240, 320, 3), "a video stays full-size"
-    assert check_environment(source).shape.obs_shape == (6, 20, 24)
+    assert check_environment(source).spec.observation.shape == (6, 20, 24)
     envs, restored = SeededEnvs(source, [1], 1), SeededEnvs(source, [1], 1)
     envs.reset_all()
     action = np.full((1, 1), 0.5, np.float32)

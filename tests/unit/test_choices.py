@@ -13,13 +13,13 @@ from rl_training.algorithms.sac import SACSettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.machine import free_memory
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, continuous, vector
 from rl_training.run import capacity as storage
 from rl_training.run import plan as choices
 from rl_training.run.capacity import check_learner_memory, replay_capacity
 from rl_training.run.validate import parse_settings
 
-SHAPE = EnvShape((17,), "float32", 6, False)
+SHAPE = EnvSpec(vector(17), continuous(6))
 
 
 def threads(**changes) -> int:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms import DQN
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, discrete, vector
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.engine.compilation import compile_once
 from rl_training.models import MLPQNetwork
@@ -58,7 +58,7 @@ def test_a_state_from_before_the_first_update_loads_into_a_used_learner() -> Non
     """It knows no metrics yet: programs compiled before must not go on writing into the tensors of the old ones."""
     learner = DQN(q_network=MLPQNetwork(2, 2, ()), batch_size=2, compiled=True, backend="aot_eager")
     fresh = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
-    replay = ReplayBuffer(EnvShape((2,), "float32", 2, True), capacity=8, num_envs=1, seeds=1)
+    replay = ReplayBuffer(EnvSpec(vector(2), discrete(2)), capacity=8, num_envs=1, seeds=1)
     replay.storage["rewards"].fill_(3.0)
     replay.finish_writing(8)
     losses = []
@@ -123,7 +123,7 @@ def test_compiling_is_announced_for_the_first_call_only() -> None:
 
 def test_a_learner_announces_every_program_that_it_compiles() -> None:
     learner = DQN(q_network=MLPQNetwork(2, 2, ()), batch_size=2, compiled=True, backend="aot_eager")
-    replay = ReplayBuffer(EnvShape((2,), "float32", 2, True), capacity=8, num_envs=1, seeds=1)
+    replay = ReplayBuffer(EnvSpec(vector(2), discrete(2)), capacity=8, num_envs=1, seeds=1)
     replay.finish_writing(8)
     announced: list[str] = []
 

@@ -5,14 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rl_training.config.train_config import TrainConfig, apply_overrides, config_from_dict, located, parse_seeds
+from rl_training.config.overrides import assign, parse_overrides
+from rl_training.config.train_config import TrainConfig, config_from_dict, located, parse_seeds
 from rl_training.config.yaml_loading import LoadedYaml, dump_yaml, load_yaml, parse_yaml, parse_yaml_value
 from rl_training.core.checks import ConfigError, Problem, UserError
+
+
+def apply_overrides(values: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+    """What the command line makes of several `--set`."""
+    assignments, problems = parse_overrides(texts)
+    changed, misfits = assign(values, assignments)
+    if problems or misfits:
+        raise ConfigError([*problems, *misfits])
+    return changed
 
 
 def load_text(text: str | bytes, tmp_path: Path) -> LoadedYaml:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rl_training.algorithms.losses import categorical_projection, quantile_huber, td_target
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, discrete, vector
 from rl_training.data.replay.buffer import ReplayBuffer
 
 
@@ -74,7 +74,7 @@ def test_projection_against_loops_and_keeps_mass_and_mean(count: int) -> None:
 
 def filled(num_envs: int, steps: int, capacity: int, n_step: int, ends: dict[int, str]) -> ReplayBuffer:
     """Step t of environment e has reward 10*t + e, obs t, next_obs t + 1; `ends` says where environment 0 ends."""
-    shape = EnvShape((1,), "float32", 2, True)
+    shape = EnvSpec(vector(1), discrete(2))
     replay = ReplayBuffer(shape, capacity=capacity, num_envs=num_envs, seeds=1, n_step=n_step, gamma=0.5)
     for t in range(steps):
         column = np.arange(num_envs)[None]

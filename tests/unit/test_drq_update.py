@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rl_training.algorithms import DrQ, drq_loss
 from rl_training.algorithms.drq import DrQSettings
 from rl_training.core.checks import UserError
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, continuous, image
 from rl_training.models import CNNDrQModel
 from rl_training.models.augment import random_shift
 from rl_training.models.cnn.encoders import DrQCNN, NatureCNN
@@ -332,7 +332,7 @@ def test_acting_sees_images_as_they_are() -> None:
     ],
 )
 def test_refused_settings(settings: dict[str, Any], message: str) -> None:
-    shape = EnvShape((6, 20, 20), "uint8", 2, False, 2)
+    shape = EnvSpec(image(6, 20, 20, frames=2), continuous(2))
     with pytest.raises(ValueError) as refused:
         DrQ.create(shape, DrQSettings(**settings, hidden_sizes=(8,)), [0])
     assert message in str(refused.value)

@@ -337,8 +337,8 @@ def test_conformance_refuses_with_the_violation(options: dict[str, Any], message
 def test_conformance_describes_a_good_environment() -> None:
     found = check_environment(CARTPOLE)
     assert found.restore != "inexact"
-    assert found.shape.episode_limit == 500
-    assert (found.shape.obs_shape, found.shape.action_dim, found.shape.discrete) == ((4,), 2, True)
+    assert found.spec.episode_limit == 500
+    assert (found.spec.observation.shape, found.spec.action.size, found.spec.action.kind) == ((4,), 2, "discrete")
 
 
 @pytest.mark.parametrize("where", ["observation", "reward"])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
 from picture_stream import Stream, shape_of
 
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, continuous, discrete, image, vector
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.data.replay.frames import FrameReplay, bytes_needed, replay_class
 
@@ -62,7 +60,7 @@ def test_several_batches_at_once_are_the_batches_one_by_one() -> None:
         replay.add(**stream.step())
     rows = torch.from_numpy(np.random.default_rng(0).integers(30, size=(3, 2, 5)))
     together = replay.gather(rows)
-    assert together["obs"].shape == (3, 2, 5, *shape.obs_shape)
+    assert together["obs"].shape == (3, 2, 5, *shape.observation.shape)
     for index in range(3):
         alone = replay.gather(rows[index])
         assert all(torch.equal(together[name][index], alone[name]) for name in alone)
@@ -206,8 +204,8 @@ def test_episodes_that_could_not_be_brought_back_are_cut_off(n_step: int) -> Non
 # --- size -------------------------------------------------------------------------------------------------------------
 def test_which_buffer_is_made() -> None:
     assert replay_class(shape_of()) is FrameReplay
-    assert replay_class(dataclasses.replace(shape_of(), frame_stack=1)) is FrameReplay
-    assert replay_class(EnvShape((4,), "float32", 2, True)) is ReplayBuffer
+    assert replay_class(EnvSpec(image(4, 84, 84), discrete(2))) is FrameReplay
+    assert replay_class(EnvSpec(vector(4), discrete(2))) is ReplayBuffer
 
 
 def test_frames_are_stored_once() -> None:
@@ -215,9 +213,9 @@ def test_frames_are_stored_once() -> None:
     replay = FrameReplay(shape, capacity=500, num_envs=5, seeds=2)
     stored = sum(one.untyped_storage().nbytes() for one in (*replay.storage.values(), replay.pictures))
     assert stored == bytes_needed(shape, capacity=500, num_envs=5, seeds=2)
-    atari = EnvShape((4, 84, 84), "uint8", 6, True, 4, 27_000)
+    atari = EnvSpec(image(4, 84, 84, frames=4), discrete(6), 27000)
     assert bytes_needed(atari, capacity=1_000_000, num_envs=8, seeds=1) / 1e9 == pytest.approx(7.09, abs=0.01)
-    pixels = EnvShape((9, 84, 84), "uint8", 1, False, 3, 200)
+    pixels = EnvSpec(image(9, 84, 84, frames=3), continuous(1), 200)
     assert bytes_needed(pixels, capacity=100_000, num_envs=1, seeds=1) / 1e9 == pytest.approx(2.14, abs=0.01)
 
 

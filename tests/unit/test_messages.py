@@ -12,7 +12,7 @@ import rl_training
 from rl_training.cli.main import build_parser, in_flags
 
 SOURCE = Path(rl_training.__file__).parent
-OF_THE_COMMAND_LINE = {("experiment/config.py", "--set")}  # `apply_overrides` reads that flag and nothing else
+OF_THE_COMMAND_LINE = {("config/overrides.py", "--set")}  # which reads that flag and nothing else
 
 
 def flags_of(parser: argparse.ArgumentParser) -> set[str]:

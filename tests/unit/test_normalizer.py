@@ -16,7 +16,7 @@ from rl_training.algorithms.base import Learner
 from rl_training.algorithms.td3 import TD3Settings
 from rl_training.checkpoint.read import load_checkpoint
 from rl_training.core.results import TrainResult
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, continuous, vector
 from rl_training.models import MLPQNetwork, MLPTD3Model
 from rl_training.run.agent import load_agent
 from rl_training.run.callbacks import Callback
@@ -25,7 +25,7 @@ from rl_training.run.session import Session
 from rl_training.run.workflows import resume_training
 
 QuickConfig = Callable[..., Any]
-SHAPE = EnvShape((3,), "float32", 1, False)
+SHAPE = EnvSpec(vector(3), continuous(1))
 ON = {"normalize_observations": True, "buffer_capacity": 200}
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rl_training.algorithms import DQN
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, discrete, vector
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.data.replay.priorities import LARGEST, SCALE, Priorities
 from rl_training.models import MLPQNetwork
@@ -106,7 +106,7 @@ def test_an_error_without_bound_or_number_keeps_the_tree_whole() -> None:
 
 def replay_of_two(alpha: float = 1.0) -> ReplayBuffer:
     """Two transitions that end at once: from state 0 with reward 0, from state 1 with reward 8."""
-    replay = ReplayBuffer(EnvShape((2,), "float32", 2, True), capacity=2, num_envs=1, seeds=1, priority_alpha=alpha)
+    replay = ReplayBuffer(EnvSpec(vector(2), discrete(2)), capacity=2, num_envs=1, seeds=1, priority_alpha=alpha)
     for number in range(2):
         replay.add(
             obs=np.eye(2, dtype=np.float32)[None, number : number + 1],

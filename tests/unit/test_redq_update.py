@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from rl_training.algorithms import REDQ, redq_loss
 from rl_training.algorithms.redq import REDQSettings, _sample_target_critic_indices
 from rl_training.config.train_config import TrainConfig
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, continuous, vector
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.models import MLPREDQModel, MLPTQCModel
 from rl_training.run.validate import parse_settings, with_task_defaults
 
 METRICS = {"critic_loss", "actor_loss", "target_q_mean", "entropy_term"}
-SHAPE = EnvShape((3,), "float32", 1, False)
+SHAPE = EnvSpec(vector(3), continuous(1))
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 1)])

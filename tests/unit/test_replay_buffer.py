@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, continuous, discrete, image, vector
 from rl_training.data.replay.buffer import ReplayBuffer, field_layout, replay_bytes
 
-SHAPE = EnvShape((2,), "float32", 3, False)
+SHAPE = EnvSpec(vector(2), continuous(3))
 
 
 def number(seed: int, env: int, step: int) -> int:
@@ -115,26 +115,25 @@ def test_segments_bring_the_buffer_back_and_it_resumes_alike(steps: int) -> None
 
 
 @pytest.mark.parametrize(
-    "shape",
-    [SHAPE, EnvShape((4,), "float32", 2, True), EnvShape((3, 8, 8), "uint8", 1, False)],
+    "spec",
+    [SHAPE, EnvSpec(vector(4), discrete(2)), EnvSpec(image(3, 8, 8), continuous(1))],
     ids=["continuous", "discrete", "image"],
 )
-def test_the_storage_is_what_was_estimated(shape: EnvShape) -> None:
-    replay = ReplayBuffer(shape, capacity=100, num_envs=2, seeds=3)
+def test_the_storage_is_what_was_estimated(spec: EnvSpec) -> None:
+    replay = ReplayBuffer(spec, capacity=100, num_envs=2, seeds=3)
     stored = sum(tensor.untyped_storage().nbytes() for tensor in replay.storage.values())
-    assert stored == pytest.approx(replay_bytes(shape, seeds=3, capacity=100), rel=0.05)
+    assert stored == pytest.approx(replay_bytes(spec, seeds=3, capacity=100), rel=0.05)
     assert {name: str(tensor.dtype)[6:] for name, tensor in replay.storage.items()} == {
-        name: dtype for name, (_, dtype) in field_layout(shape).items()
+        name: dtype for name, (_, dtype) in field_layout(spec).items()
     }
 
 
 def test_images_stay_bytes_and_discrete_actions_integers() -> None:
-    replay = ReplayBuffer(EnvShape((1, 2, 2), "uint8", 5, True), capacity=2, num_envs=1, seeds=1)
-    image = np.array([[[[[0, 255], [7, 128]]]]], np.uint8)
+    replay = ReplayBuffer(EnvSpec(image(1, 2, 2), discrete(5)), capacity=2, num_envs=1, seeds=1)
+    picture = np.array([[[[[0, 255], [7, 128]]]]], np.uint8)
     flag = np.zeros((1, 1), bool)
-    replay.add(
-        obs=image, next_obs=255 - image, actions=np.array([[4]]), rewards=flag + 0.5, terminated=flag, truncated=flag
-    )
+    flags = {"terminated": flag, "truncated": flag}
+    replay.add(obs=picture, next_obs=255 - picture, actions=np.array([[4]]), rewards=flag + 0.5, **flags)
     batch = replay.gather(torch.tensor([[0]]))
     assert batch["obs"].dtype == torch.uint8
     assert batch["obs"].flatten().tolist() == [0, 255, 7, 128]

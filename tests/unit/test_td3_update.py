@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms import TD3
 from rl_training.algorithms.td3 import TD3Settings, smoothed
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, continuous, vector
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.models import MLPTD3Model
 
@@ -112,7 +112,7 @@ def test_settings_reach_the_target() -> None:
 
 # --- the delay ---------------------------------------------------------------------------------------------------
 def filled_replay() -> ReplayBuffer:
-    replay = ReplayBuffer(EnvShape((1,), "float32", 1, False), capacity=8, num_envs=1, seeds=1)
+    replay = ReplayBuffer(EnvSpec(vector(1), continuous(1)), capacity=8, num_envs=1, seeds=1)
     for tensor in replay.storage.values():
         if tensor.is_floating_point():
             tensor.normal_(generator=torch.Generator().manual_seed(0)).tanh_()

@@ -89,10 +89,10 @@ def test_action_repeat_sums_rewards_and_stops_at_the_end() -> None:
 
 
 def test_the_shape_tells_the_stack_and_the_agents_time_limit() -> None:
-    shape = check_environment(EnvSource(DISCRETE_DOT, {"wrappers": {**PIXELS, "action_repeat": 4}})).shape
-    assert (shape.obs_shape, shape.frame_stack, shape.episode_limit) == ((9, HEIGHT, WIDTH), 3, 4)
-    plain = check_environment(EnvSource(DISCRETE_DOT)).shape
-    assert (plain.frame_stack, plain.episode_limit) == (1, 15)
+    spec = check_environment(EnvSource(DISCRETE_DOT, {"wrappers": {**PIXELS, "action_repeat": 4}})).spec
+    assert (spec.observation.shape, spec.observation.frames, spec.episode_limit) == ((9, HEIGHT, WIDTH), 3, 4)
+    plain = check_environment(EnvSource(DISCRETE_DOT)).spec
+    assert (plain.observation.frames, plain.episode_limit) == (1, 15)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -376,7 +376,7 @@ def test_an_atari_game_comes_back_in_the_middle_of_its_lives(cut: int, game) -> 
 def test_a_time_limit_counts_the_agents_steps(game) -> None:
     source = EnvSource("ALE/Pong-v5", {"max_episode_steps": 5, "wrappers": {"atari": {}}})
     found = check_environment(source)
-    assert found.restore != "inexact" and found.shape.episode_limit == 5 and found.shape.frame_stack == 4
+    assert found.restore != "inexact" and found.spec.episode_limit == 5 and found.spec.observation.frames == 4
     env = source.make()
     env.reset(seed=0)
     assert [env.step(0)[3] for _ in range(5)] == [False] * 4 + [True]

@@ -18,7 +18,7 @@ from rl_training.core.d4rl import domain
 from rl_training.core.results import UpdateResult
 from rl_training.core.rng import stream
 from rl_training.core.schedules import Every, linear
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import ACTION_DTYPES, ArraySpec, EnvSpec, Kind, action_spec
 from rl_training.engine.acting import Acting
 from rl_training.engine.engine import LARGEST_COUNT, Engine
 from rl_training.engine.groups import Params
@@ -38,9 +38,8 @@ class Learner:
 
     name: ClassVar[str]
     title: ClassVar[str]
-    discrete_actions: ClassVar[bool] = False
-    image_observations: ClassVar[bool] = False  # images instead of vectors
-    any_observations: ClassVar[bool] = False  # images or vectors: the networks are made to fit
+    observations: ClassVar[tuple[Kind, ...]] = ("vector",)  # kinds it can learn from
+    actions: ClassVar[tuple[Kind, ...]] = ("continuous",)
     offline: ClassVar[bool] = False  # learns from a data set; its settings are `OfflineSettings`
     learns_online: ClassVar[bool] = True  # there is something to learn from what its own policy does
     settings_type: ClassVar[type[OffPolicySettings]] = OffPolicySettings
@@ -93,7 +92,7 @@ class Learner:
     @classmethod
     def create(
         cls,
-        shape: EnvShape,
+        spec: EnvSpec,
         settings: OffPolicySettings,
         seeds: Sequence[int],
         *,
@@ -105,17 +104,21 @@ class Learner:
         for seed in seeds:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(int(stream(seed, "init").integers(2**62)))
-                models.append(cls.build_model(shape, settings))
+                models.append(cls.build_model(spec, settings))
         return cls(model=models, settings=settings, seeds=seeds, device=device, compiled=compiled)
 
     # --- what a subclass says ------------------------------------------------------------------------------------
     @classmethod
-    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
+    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         raise NotImplementedError
 
     @classmethod
-    def takes(cls, images: bool) -> bool:
-        return cls.any_observations or cls.image_observations == images
+    def supports_actions(cls, spec: EnvSpec) -> bool:
+        return spec.action.kind in cls.actions
+
+    @classmethod
+    def supports(cls, spec: EnvSpec) -> bool:
+        return cls.supports_actions(spec) and spec.observation.kind in cls.observations
 
     @classmethod
     def drop_replaced(cls, given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,9 +155,7 @@ class Learner:
 
     def explore_noise(self, rows: int) -> NoiseSpec:
         """The random numbers for `rows` exploring actions of one seed."""
-        return (
-            NoiseSpec("uniform", (rows, 2)) if self.discrete_actions else NoiseSpec("normal", (rows, self.action_dim))
-        )
+        return NoiseSpec(*self.action_spec.exploration_noise(rows))
 
     def exploration(self, progress: float) -> float:
         """How much to explore after this share of the run."""
@@ -172,14 +173,15 @@ class Learner:
 
     def act_randomly(self, step: int, rows: int) -> Array:
         """Uniform over the action space."""
-        draws = [stream(seed, "explore", step) for seed in self.seeds]
-        if self.discrete_actions:
-            return np.stack([rng.integers(self.action_dim, size=rows) for rng in draws])
-        return np.stack([rng.uniform(-1, 1, (rows, self.action_dim)).astype(np.float32) for rng in draws])
+        return np.stack([self.action_spec.sample(stream(seed, "explore", step), rows) for seed in self.seeds])
 
     def _explore_noise(self, step: int, rows: int) -> Array:
         spec = self.explore_noise(rows)
         return np.stack([spec.draw(stream(seed, "explore", step)) for seed in self.seeds])
+
+    @property
+    def action_spec(self) -> ArraySpec:
+        return action_spec(self.actions[0], self.action_dim)
 
     @property
     def action_dim(self) -> int:
@@ -231,8 +233,9 @@ class Learner:
         # A (batch, 1) column would broadcast to (batch, batch) without a word.
         if name in ("rewards", "dones", "weights", "discounts"):
             return tensor.float().reshape(-1)
-        keep = (name == "actions" and self.discrete_actions) or tensor.dtype == torch.uint8
-        return tensor if keep and name in ("actions", "obs", "next_obs") else tensor.float()
+        if name == "actions" and ACTION_DTYPES[self.actions[0]] == "int64":
+            return tensor
+        return tensor if tensor.dtype == torch.uint8 and name in ("actions", "obs", "next_obs") else tensor.float()
 
     def _copy_targets(self, global_step: int) -> None:
         interval = getattr(self.settings, "target_update_interval", None)

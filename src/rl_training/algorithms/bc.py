@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import Batch, Groups, Metrics, Noise, OffPolicySettings, Phase
 from rl_training.algorithms.offline import OfflineLearner
 from rl_training.config.settings import OfflineSettings
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.models.mlp_iql import ClippedGaussianModel
 from rl_training.models.parts import LARGEST_ACTION, gaussian_log_density
 
@@ -39,8 +39,8 @@ class BC(OfflineLearner):
     settings_type: ClassVar[type[OffPolicySettings]] = BCSettings
 
     @classmethod
-    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
-        return ClippedGaussianModel(shape.obs_dim, shape.action_dim, settings.hidden_sizes)
+    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
+        return ClippedGaussianModel(spec.observation.size, spec.action.size, settings.hidden_sizes)
 
     def modules(self, model: nn.Module) -> dict[str, nn.Module]:
         return {"actor": model.actor}  # type: ignore[dict-item]

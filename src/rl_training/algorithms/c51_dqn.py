@@ -14,7 +14,7 @@ from rl_training.algorithms.losses import categorical_projection, chosen, td_tar
 from rl_training.config.fields import at_least, setting, within
 from rl_training.config.settings import MAX_OUTPUTS
 from rl_training.core.checks import require
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.models.mlp_c51_q_network import MLPC51QNetwork
 
 FARTHEST = 1e30  # atoms are float32
@@ -47,10 +47,10 @@ class C51DQN(DQN):
             require(has == asked, name, f"{has}, as in the network, got {asked}")
 
     @classmethod
-    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
+    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return MLPC51QNetwork(
-            shape.network_input,
-            shape.action_dim,
+            spec.observation.network_input,
+            spec.action.size,
             settings.hidden_sizes,
             settings.num_atoms,
             settings.v_min,

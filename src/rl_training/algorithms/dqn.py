@@ -25,7 +25,7 @@ from rl_training.algorithms.losses import as_rows, chosen, huber, td_target
 from rl_training.config.fields import above, at_least, setting, within
 from rl_training.core.checks import require
 from rl_training.core.schedules import linear
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.models.mlp_q_network import MLPQNetwork
 
 
@@ -73,8 +73,8 @@ def dqn_loss(values: Batch) -> Metrics:
 class DQN(Learner):
     name = "dqn"
     title = "Deep Q-network, with switches for double, dueling, n-step, prioritised and noisy"
-    discrete_actions = True
-    any_observations = True
+    actions = ("discrete",)
+    observations = ("vector", "image")
     settings_type = DQNSettings
     targets: ClassVar[Mapping[str, str]] = {"target": "q"}
 
@@ -86,9 +86,9 @@ class DQN(Learner):
         require(has_noise or not self.settings.noisy, "noisy", "false for a network without noisy layers")
 
     @classmethod
-    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
+    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return MLPQNetwork(
-            shape.network_input, shape.action_dim, settings.hidden_sizes, settings.dueling, settings.noisy
+            spec.observation.network_input, spec.action.size, settings.hidden_sizes, settings.dueling, settings.noisy
         )
 
     def modules(self, model: nn.Module) -> dict[str, nn.Module]:

@@ -16,7 +16,7 @@ from rl_training.algorithms.sac import SAC, SACSettings, sac_loss
 from rl_training.config.fields import above, at_least, one_of, setting
 from rl_training.config.settings import ImageSettings
 from rl_training.core.results import UpdateResult
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.models.augment import random_shift
 from rl_training.models.cnn.drq import CNNDrQModel
 
@@ -54,15 +54,15 @@ class DrQ(SAC):
 
     name = "drq"
     title = "Data-regularized Q: SAC from pixels with random shifts"
-    image_observations = True
+    observations = ("image",)
     settings_type = DrQSettings
     targets: ClassVar[Mapping[str, str]] = {"target_encoder": "encoder", "target": "critic"}
     target_phase = 1  # the targets wait for the actor
 
     @classmethod
-    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
+    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         sizes = {**settings.network_sizes(), "num_critics": settings.num_critics}
-        return CNNDrQModel(shape.obs_shape, shape.action_dim, encoder=settings.encoder, **sizes)
+        return CNNDrQModel(spec.observation.shape, spec.action.size, encoder=settings.encoder, **sizes)
 
     def modules(self, model: nn.Module) -> dict[str, nn.Module]:
         networks: dict[str, Any] = {"encoder": model.encoder, "critic": model.critic, "actor": model.actor}

@@ -17,7 +17,7 @@ from rl_training.config.fields import above, at_least, setting
 from rl_training.config.settings import ImageSettings
 from rl_training.core.results import UpdateResult
 from rl_training.core.schedules import linear
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.engine.phases import Source
 from rl_training.models.augment import random_shift
 from rl_training.models.cnn.drqv2 import CNNDrQv2Model
@@ -63,13 +63,13 @@ def drqv2_loss(values: Mapping[str, Tensor]) -> Metrics:
 class DrQv2(Learner):
     name = "drqv2"
     title = "DrQ-v2: deterministic actor from pixels, n-step returns, noise that falls on a schedule"
-    image_observations = True
+    observations = ("image",)
     settings_type = DrQv2Settings
     targets: ClassVar[Mapping[str, str]] = {"target": "critic"}  # the encoder has none
 
     @classmethod
-    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
-        return CNNDrQv2Model(shape.obs_shape, shape.action_dim, **settings.network_sizes())
+    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
+        return CNNDrQv2Model(spec.observation.shape, spec.action.size, **settings.network_sizes())
 
     def modules(self, model: nn.Module) -> dict[str, nn.Module]:
         return {"encoder": model.encoder, "critic": model.critic, "actor": model.actor}  # type: ignore[dict-item]

@@ -19,7 +19,7 @@ from rl_training.algorithms.losses import as_rows, ensemble_squared_error, expec
 from rl_training.config.fields import above, inside, one_of, setting, within
 from rl_training.config.settings import OfflineSettings
 from rl_training.core.schedules import cosine
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.models.mlp_iql import MLPIQLModel
 
 # What the authors chose elsewhere (configs/, README; their dropout on Kitchen and Adroit is not here).
@@ -77,8 +77,8 @@ class IQL(BC):
     targets: ClassVar[Mapping[str, str]] = {"target": "critic"}
 
     @classmethod
-    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
-        return MLPIQLModel(shape.obs_dim, shape.action_dim, settings.hidden_sizes)
+    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
+        return MLPIQLModel(spec.observation.size, spec.action.size, settings.hidden_sizes)
 
     def modules(self, model: nn.Module) -> dict[str, nn.Module]:
         return {"value": model.state_value, **super().modules(model), "critic": model.critic}  # type: ignore[dict-item]

@@ -14,7 +14,7 @@ from rl_training.algorithms.qr_dqn import QRDQN, QRDQNSettings
 from rl_training.config.fields import at_least, setting
 from rl_training.config.settings import MAX_OUTPUTS
 from rl_training.core.checks import require
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.models.mlp_iqn_q_network import MLPIQNQNetwork
 
 
@@ -44,10 +44,10 @@ class IQN(QRDQN):
         require("levels" in takes, "q_network", "a network that takes levels, such as MLPIQNQNetwork")
 
     @classmethod
-    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
+    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return MLPIQNQNetwork(
-            shape.network_input,
-            shape.action_dim,
+            spec.observation.network_input,
+            spec.action.size,
             settings.hidden_sizes,
             settings.num_policy_quantiles,
             settings.num_cosines,

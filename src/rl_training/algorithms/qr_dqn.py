@@ -12,7 +12,7 @@ from rl_training.algorithms.dqn import DQN, DQNSettings, value_terms
 from rl_training.algorithms.losses import chosen, quantile_huber, td_target
 from rl_training.config.fields import above, at_least, setting
 from rl_training.config.settings import MAX_OUTPUTS
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.models.mlp_qr_q_network import MLPQRQNetwork
 
 
@@ -31,10 +31,10 @@ class QRDQN(DQN):
     settings_type = QRDQNSettings
 
     @classmethod
-    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
+    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return MLPQRQNetwork(
-            shape.network_input,
-            shape.action_dim,
+            spec.observation.network_input,
+            spec.action.size,
             settings.hidden_sizes,
             settings.num_quantiles,
             settings.dueling,

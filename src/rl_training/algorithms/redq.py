@@ -15,7 +15,7 @@ from rl_training.algorithms.losses import as_rows, ensemble_squared_error
 from rl_training.algorithms.sac import SAC, SACSettings, soft_losses
 from rl_training.config.fields import at_least, setting
 from rl_training.core.checks import require
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.engine.groups import Params
 from rl_training.models.mlp_redq import MLPREDQModel
 from rl_training.models.parts import check_count
@@ -75,8 +75,8 @@ class REDQ(SAC):
         require(critics in (None, asked), "num_critics", f"{critics}, as many as the model has, got {asked}")
 
     @classmethod
-    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
-        return MLPREDQModel(shape.obs_dim, shape.action_dim, settings.hidden_sizes, settings.num_critics)
+    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
+        return MLPREDQModel(spec.observation.size, spec.action.size, settings.hidden_sizes, settings.num_critics)
 
     @classmethod
     def task_settings(cls, env_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import Batch, Groups, Learner, Metrics, Noise, NoiseSpec, OffPolicySettings, Phase
 from rl_training.algorithms.losses import as_rows, ensemble_squared_error, td_target
 from rl_training.config.fields import at_least, setting, within
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.engine.groups import Params
 from rl_training.models.mlp_sac import MLPSACModel
 
@@ -60,8 +60,8 @@ class SAC(Learner):
     targets: ClassVar[Mapping[str, str]] = {"target": "critic"}
 
     @classmethod
-    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
-        return MLPSACModel(shape.obs_dim, shape.action_dim, settings.hidden_sizes, settings.num_critics)
+    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
+        return MLPSACModel(spec.observation.size, spec.action.size, settings.hidden_sizes, settings.num_critics)
 
     def modules(self, model: nn.Module) -> dict[str, nn.Module]:
         return {"actor": model.actor, "critic": model.critic}  # type: ignore[dict-item]

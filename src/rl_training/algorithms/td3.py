@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import Batch, Groups, Learner, Metrics, Noise, NoiseSpec, OffPolicySettings, Phase
 from rl_training.algorithms.losses import ensemble_squared_error, td_target
 from rl_training.config.fields import at_least, setting, within
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.models.mlp_td3 import MLPTD3Model
 
 
@@ -39,8 +39,8 @@ class TD3(Learner):
     target_phase = 1  # the targets wait for the actor
 
     @classmethod
-    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
-        return MLPTD3Model(shape.obs_dim, shape.action_dim, settings.hidden_sizes)
+    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
+        return MLPTD3Model(spec.observation.size, spec.action.size, settings.hidden_sizes)
 
     def modules(self, model: nn.Module) -> dict[str, nn.Module]:
         return {"actor": model.actor, "critic": model.critic}  # type: ignore[dict-item]

@@ -15,7 +15,7 @@ from rl_training.algorithms.sac import SAC, SACSettings, soft_losses
 from rl_training.config.fields import above, at_least, setting
 from rl_training.config.settings import check_sizes
 from rl_training.core.checks import require
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.engine.groups import Params
 from rl_training.models.mlp_tqc import MLPTQCModel
 
@@ -76,10 +76,10 @@ class TQC(SAC):
         _check_dropped(self.settings.top_quantiles_to_drop_per_net, quantiles)
 
     @classmethod
-    def build_model(cls, shape: EnvShape, settings: Any) -> nn.Module:
+    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return MLPTQCModel(
-            shape.obs_dim,
-            shape.action_dim,
+            spec.observation.size,
+            spec.action.size,
             settings.hidden_sizes,
             settings.num_critics,
             settings.num_quantiles,

@@ -19,7 +19,7 @@ from rl_training.config.fields import at_least, parse, setting
 from rl_training.config.train_config import config_from_dict
 from rl_training.config.yaml_loading import plain_values
 from rl_training.core.checks import ConfigError, UserError, one_line
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.data.replay.priorities import LARGEST
 from rl_training.engine.phases import Source
 from rl_training.envs.host.vector import SeededEnvs
@@ -127,14 +127,13 @@ def check_rows(
     name: str,
     rows: Mapping[str, Tensor],
     layout: Mapping[str, tuple[tuple[int, ...], torch.dtype]],
-    shape: EnvShape,
+    spec: EnvSpec,
 ) -> None:
     """A segment of the replay against what it should hold, as `layout` tells, and its environment's actions."""
     for field, (row, dtype) in layout.items():
         _check_tensor(checkpoint, name, rows, field, row, dtype)
-    actions = rows["actions"]
-    if shape.discrete and not bool(((actions >= 0) & (actions < shape.action_dim)).all()):
-        raise unfit(checkpoint.path, f"{name}: actions must be below {shape.action_dim}")
+    if not spec.action.contains(rows["actions"]):
+        raise unfit(checkpoint.path, f"{name}: actions must be below {spec.action.size}")
 
 
 def check_priorities(checkpoint: Checkpoint, stored: Mapping[str, Tensor], seeds: int, size: int) -> None:
@@ -163,11 +162,7 @@ def check_envs(checkpoint: Checkpoint, stored: Mapping[str, Tensor], envs: Seede
         fits = taken.shape == (len(taken), *(space.shape or ()))
         if not fits or not np.can_cast(taken.dtype, space.dtype or taken.dtype):
             raise unfit(checkpoint.path, f"{name}: actions_{row} are not actions of {space}")
-        if envs.action.discrete:
-            inside = (taken >= envs.action.start) & (taken < envs.action.start + envs.action.dim)
-        else:
-            inside = (taken >= space.low) & (taken <= space.high)  # type: ignore[attr-defined]
-        if not inside.all():
+        if not envs.action.contains(taken):
             raise unfit(checkpoint.path, f"{name}: actions_{row} are not actions of {space}")
 
 

@@ -255,7 +255,7 @@ def run_list(words: Words) -> int:
         {
             "name": spec.name,
             "title": spec.learner.title,
-            "actions": "discrete" if spec.learner.discrete_actions else "continuous",
+            "actions": " or ".join(spec.learner.actions),
             "offline": spec.learner.offline,
         }
         for spec in list_algorithm_specs()

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.config.foreign_names import explain_unknown
+from rl_training.config.overrides import Assignment, assign, parse_overrides
 from rl_training.config.train_config import (
     FIELD_NAMES,
     NO_ENVIRONMENT,
-    Assignment,
     TrainConfig,
-    assign,
     config_from_dict,
     located,
-    parse_overrides,
 )
 from rl_training.config.yaml_loading import LoadedYaml, load_yaml
 from rl_training.core.assets import ASSETS, find_packaged_asset, packaged_configs

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rl_training.config.fields import Condition, above, at_least, check, one_of, setting, within
-from rl_training.core.checks import require
+from rl_training.core.checks import UserError, require
+from rl_training.core.specs import ArraySpec
 
 PRECISIONS = ("float32", "bfloat16")  # of convolutions
 MAX_LAYERS = 100
@@ -39,6 +40,11 @@ class OffPolicySettings:
         """What a batch comes to in the network that learns."""
         return self.batch_size
 
+    def check_observation(self, observation: ArraySpec, env_id: str) -> None:
+        """Reject settings that do not go with the observations of an environment."""
+        if self.normalize_observations and not observation.can_be_normalized:
+            raise UserError(f"normalize_observations must be false for images, which {env_id} gives")
+
     def __post_init__(self) -> None:
         check(self)
         require(self.batch_size <= self.buffer_capacity, "batch_size", f"<= buffer_capacity ({self.buffer_capacity})")
@@ -66,6 +72,12 @@ class ImageSettings(OffPolicySettings):
         super().__post_init__()
         for name in ("actor_hidden_sizes", "critic_hidden_sizes"):
             check_sizes(name, getattr(self, name) or ())
+
+    def check_observation(self, observation: ArraySpec, env_id: str) -> None:
+        super().check_observation(observation, env_id)
+        size, pad = observation.shape[1:], self.augmentation_pad
+        if pad >= min(size):
+            raise UserError(f"augmentation_pad must be less than the images' size {size}, got {pad}")
 
     def network_sizes(self) -> dict[str, Any]:
         """What the models are built with."""

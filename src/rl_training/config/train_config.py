@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rl_training.config.fields import Condition, above, at_least, check, one_of, parse, setting
-from rl_training.config.yaml_loading import LoadedYaml, parse_yaml_value, plain_values
+from rl_training.config.yaml_loading import LoadedYaml, plain_values
 from rl_training.core.checks import ConfigError, Problem, UserError, require, shown
 
 MAX_SEEDS = 1024
@@ -143,54 +143,3 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         seeds.extend(range(first, last + 1))
     require(len(set(seeds)) == len(seeds), "seeds", f"distinct, got {shown(text)}")
     return tuple(seeds)
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """`--set algo_kwargs.gamma=0.98`, understood."""
-
-    keys: tuple[str, ...]
-    value: Any
-
-
-def parse_overrides(texts: Sequence[str]) -> tuple[list[Assignment], list[Problem]]:
-    """What `--set` was given, and what cannot be understood of it."""
-    assignments, problems = [], []
-    for given in texts:
-        dotted, equals, text = (part.strip() for part in given.partition("="))
-        keys = tuple(dotted.split("."))
-        if not equals or not all(keys):
-            problems.append(Problem(keys, f"--set must be key=value or section.key=value, got {shown(given)}"))
-            continue
-        try:
-            assignments.append(Assignment(keys, parse_yaml_value(text, source=f"--set {dotted}")))
-        except UserError as error:
-            problems.append(Problem(keys, str(error)))
-    return assignments, problems
-
-
-def assign(values: Mapping[str, Any], assignments: Iterable[Assignment]) -> tuple[dict[str, Any], list[Problem]]:
-    """A copy of `values` with the assignments applied in order, and those that do not fit."""
-    changed, problems = dict(values), []
-    for one in assignments:
-        section: dict[str, Any] = changed
-        for depth, key in enumerate(one.keys[:-1], start=1):
-            inner = section.get(key, {})
-            if not isinstance(inner, Mapping):
-                place = f"{'.'.join(one.keys[:depth])} is not a section, it is {shown(inner)}"
-                problems.append(Problem(one.keys, f"--set {'.'.join(one.keys)}: {place}"))
-                break
-            section[key] = dict(inner)
-            section = section[key]
-        else:
-            section[one.keys[-1]] = one.value
-    return changed, problems
-
-
-def apply_overrides(values: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
-    """A copy of `values` with `algo_kwargs.gamma=0.98` and the like applied, in order."""
-    assignments, problems = parse_overrides(texts)
-    changed, misfits = assign(values, assignments)
-    if problems or misfits:
-        raise ConfigError([*problems, *misfits])
-    return changed

@@ -6,6 +6,8 @@ Inside the library a continuous action lies in [-1, 1] and a discrete one is an 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rl_training.core.checks import UserError, shown
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import ArraySpec, EnvSpec, continuous, discrete
 
 MAX_SPACE = 2**24  # numbers in an observation or action
 
@@ -45,8 +47,18 @@ class ObservationCodec:
             )
 
     @property
+    def spec(self) -> ArraySpec:
+        return ArraySpec("image" if self.is_image else "vector", self.shape, self.dtype.name)
+
+    @property
     def is_image(self) -> bool:
         return len(self.shape) == 3
+
+    def same_but_for_bounds(self, before: Mapping[str, Any]) -> bool:
+        """Whether a saved space is of vectors of the same shape: a data set knows no bounds, an environment does."""
+        now = space_to_dict(self.space)
+        boxes = not self.is_image and before.get("kind") == now["kind"] == "box"
+        return boxes and before.get("shape") == now["shape"]
 
     def encode(self, observation: Any, out: NDArray[Any]) -> None:
         """Write one observation into `out` (a row of a preallocated array)."""
@@ -98,11 +110,20 @@ class ActionCodec:
                 f"action space {type(space).__name__} is not supported; supported: Discrete, Box of shape (n,)"
             )
 
-    def draw(self, rng: np.random.Generator, rows: int) -> NDArray[Any]:
-        """Uniformly random actions in the library's units."""
+    @property
+    def spec(self) -> ArraySpec:
+        return discrete(self.dim) if self.discrete else continuous(self.dim)
+
+    def one(self, actions: NDArray[Any]) -> Any:
+        """The first of a batch in the environment's units, as a user passes it to `step`: an int or an array."""
+        return int(actions[0]) if self.discrete else actions[0]
+
+    def contains(self, actions: NDArray[Any]) -> bool:
+        """Whether all of these, in the environment's units, are inside its space."""
+        space: Any = self.space
         if self.discrete:
-            return rng.integers(self.dim, size=rows)
-        return rng.uniform(-1, 1, (rows, self.dim)).astype(np.float32)
+            return bool(((actions >= self.start) & (actions < self.start + self.dim)).all())
+        return bool(((actions >= space.low) & (actions <= space.high)).all())
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """A batch of the library's actions in the environment's units and dtype."""
@@ -133,10 +154,10 @@ def _bounding(space: spaces.Box) -> str:
     return f"gymnasium.wrappers.TransformAction(env, lambda action: action, {bounds})"
 
 
-def env_shape(
+def env_spec(
     observation: ObservationCodec, action: ActionCodec, frame_stack: int = 1, episode_limit: int | None = None
-) -> EnvShape:
-    return EnvShape(observation.shape, observation.dtype.name, action.dim, action.discrete, frame_stack, episode_limit)
+) -> EnvSpec:
+    return EnvSpec(replace(observation.spec, frames=frame_stack), action.spec, episode_limit)
 
 
 def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:

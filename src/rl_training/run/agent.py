@@ -28,10 +28,10 @@ from rl_training.checkpoint.schema import LEARNER, check_state, load_learner, un
 from rl_training.config.fields import parse
 from rl_training.config.train_config import TrainConfig, config_from_dict
 from rl_training.core.checks import Note, UserError, one_line, shown
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.core.version import __version__
 from rl_training.engine.engine import LARGEST_COUNT
-from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict, space_to_dict
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_from_dict, space_to_dict
 from rl_training.files.atomic import parse_json, read_bytes, replace_file
 from rl_training.files.tensor_files import pack_tensors
 from rl_training.run.plan import choose_device
@@ -55,16 +55,14 @@ class Agent:
         self._calls = 0  # each stochastic prediction draws anew
 
     @property
-    def shape(self) -> EnvShape:
-        return env_shape(self.observation, self.action)
+    def spec(self) -> EnvSpec:
+        return env_spec(self.observation, self.action)
 
     def predict(self, obs: Any, deterministic: bool = True, seed_index: int = 0) -> Any:
         """One observation gives an int or an (action_dim,) array in the environment's units, a batch gives a batch."""
         rows, single = self._encode(obs)
         result = self.action.to_env(self.act(rows, deterministic, seed_index))
-        if not single:
-            return result
-        return int(result[0]) if self.action.discrete else result[0]
+        return self.action.one(result) if single else result
 
     def act(self, rows: Array, deterministic: bool = True, seed_index: int = 0) -> Array:
         """One seed's actions for encoded observations (rows, ...), in the library's units."""
@@ -209,16 +207,16 @@ def _build(about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[s
         action = ActionCodec(space_from_dict(about["action_space"]))
         cls = learner_class(config.algo)
         settings = parse(cls.settings_type, config.algo_kwargs)
-        shape, step = env_shape(observation, action), about["step"]
+        spec, step = env_spec(observation, action), about["step"]
         if not isinstance(step, int) or step < 0:
             raise ValueError(f"step must be >= 0, got {shown(step)}")
-        if cls.discrete_actions != shape.discrete or not cls.takes(observation.is_image):
+        if not cls.supports(spec):
             raise ValueError(f"{config.algo} does not fit its spaces")
         with torch.device("meta"):
-            size = sum(one.numel() for one in cls.build_model(shape, settings).parameters())
+            size = sum(one.numel() for one in cls.build_model(spec, settings).parameters())
         if size * len(config.seed_list) > sum(tensor.numel() for tensor in tensors.values()):
             raise ValueError("its tensors do not fit its configuration")
-        learner = cls.create(shape, settings, config.seed_list, device=choose_device(device))
+        learner = cls.create(spec, settings, config.seed_list, device=choose_device(device))
         return Agent(config, learner, observation, action, step)
     except _WRONG as error:
         what = error if isinstance(error, ValueError) else f"damaged or incomplete ({type(error).__name__}: {error})"

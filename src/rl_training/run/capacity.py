@@ -12,7 +12,7 @@ from rl_training.checkpoint.read import Checkpoint
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.machine import free_memory, gibibytes
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.data.replay.buffer import ReplayBuffer, whole_steps
 from rl_training.data.replay.frames import bytes_needed, replay_class
 from rl_training.data.replay.priorities import priority_bytes
@@ -21,11 +21,9 @@ from rl_training.files.atomic import DISK_ERRORS
 BYTES_OF_A_WEIGHT = 4 * 5  # itself, in the target, its gradient and Adam's two moments
 
 
-def make_replay(
-    config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: torch.device
-) -> ReplayBuffer:
-    return replay_class(shape)(
-        shape,
+def make_replay(config: TrainConfig, settings: OffPolicySettings, spec: EnvSpec, device: torch.device) -> ReplayBuffer:
+    return replay_class(spec)(
+        spec,
         capacity=replay_capacity(config, settings),
         num_envs=config.num_envs,
         seeds=len(config.seed_list),
@@ -49,11 +47,11 @@ def _priority_alpha(settings: OffPolicySettings) -> float | None:
 
 
 def check_learner_memory(
-    weights: int, config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str
+    weights: int, config: TrainConfig, settings: OffPolicySettings, spec: EnvSpec, device: str
 ) -> None:
     """Refuse networks and batches of which the least that they need is not there."""
     seeds, free = len(config.seed_list), _free(device)
-    row = 4 * (2 * shape.obs_dim + shape.action_dim + sum(settings.hidden_sizes))
+    row = 4 * (2 * spec.observation.size + spec.action.size + sum(settings.hidden_sizes))
     for what, needed in (
         (f"networks of {weights} weights", BYTES_OF_A_WEIGHT * weights * seeds),
         (f"batch_size {settings.batch_size}", row * settings.network_rows * seeds),
@@ -62,11 +60,11 @@ def check_learner_memory(
             raise UserError(f"{what}, {_seeds(seeds)}, need {gibibytes(needed)}; {gibibytes(free)} are free")
 
 
-def check_memory(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str) -> None:
+def check_memory(config: TrainConfig, settings: OffPolicySettings, spec: EnvSpec, device: str) -> None:
     """Refuse a replay before allocating, naming the largest size that fits."""
     seeds, capacity = len(config.seed_list), replay_capacity(config, settings)
     free = _free(device)
-    needed = bytes_needed(shape, capacity=capacity, num_envs=config.num_envs, seeds=seeds)
+    needed = bytes_needed(spec, capacity=capacity, num_envs=config.num_envs, seeds=seeds)
     needed += priority_bytes(capacity, seeds) if _priority_alpha(settings) is not None else 0
     if needed > 0.9 * free:
         fits = int(capacity * 0.9 * free / needed)

@@ -104,7 +104,7 @@ def _play(
         envs.reset_all()
         returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)
         active = np.ones(envs.size, np.bool_)
-        last = bound.steps(envs.shape.episode_limit)
+        last = bound.steps(envs.spec.episode_limit)
         while active.any() and (last is None or lengths.max() < last):
             actions = learner.act_greedy(envs.obs.reshape(len(seeds), episodes, *envs.obs.shape[1:]))
             envs.step(actions.reshape(envs.size, *actions.shape[2:]), active)

@@ -22,7 +22,7 @@ from rl_training.config.settings import OfflineSettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.allocation import keep_freed_memory
 from rl_training.core.checks import UserError, shown
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.engine.rounding import numerics, portable_to, seeds_are_exact
 from rl_training.envs.host.workers import choose_workers
 
@@ -92,11 +92,11 @@ def rounding_changes(
     return ", ".join(f"{name} {old.get(name)} -> {new.get(name)}" for name in changed)
 
 
-def choose(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> Choices:
+def choose(config: TrainConfig, settings: OffPolicySettings, spec: EnvSpec) -> Choices:
     device = choose_device(config.device)
-    compiled, note = _choose_compile(config, settings, shape, device)
+    compiled, note = _choose_compile(config, settings, spec, device)
     # A small update gains nothing from a second thread, and waits for it whenever the machine is busy.
-    threads = most_threads() if _update_flops(settings, shape) > SMALL_UPDATE else 1
+    threads = most_threads() if _update_flops(settings, spec) > SMALL_UPDATE else 1
     workers = config.workers
     if workers is None:
         workers = choose_workers(len(config.seed_list) * config.num_envs, cores())
@@ -118,7 +118,7 @@ def choose_device(name: str) -> str:
 
 
 def _choose_compile(
-    config: TrainConfig, settings: OffPolicySettings, shape: EnvShape, device: str
+    config: TrainConfig, settings: OffPolicySettings, spec: EnvSpec, device: str
 ) -> tuple[bool, str | None]:
     if config.compile == "off":
         return False, None
@@ -126,26 +126,26 @@ def _choose_compile(
         return False, "compile: no C++ compiler found (install g++), training goes on without"
     if config.compile == "on":
         return True, None
-    return _seconds_saved(config, settings, shape) > COMPILE_SECONDS, None
+    return _seconds_saved(config, settings, spec) > COMPILE_SECONDS, None
 
 
-def _seconds_saved(config: TrainConfig, settings: OffPolicySettings, shape: EnvShape) -> float:
+def _seconds_saved(config: TrainConfig, settings: OffPolicySettings, spec: EnvSpec) -> float:
     offline = 0
     if isinstance(settings, OfflineSettings):  # there a step is an update
         asked = settings.offline_steps
         offline = config.total_timesteps if asked is None else min(asked, config.total_timesteps)
     steps = max(config.total_timesteps - offline - settings.learning_starts, 0)
     updates = offline + steps * settings.gradient_updates_per_step / settings.train_frequency
-    return updates * (EAGER_OVERHEAD + _update_flops(settings, shape) * SECONDS_PER_FLOP)
+    return updates * (EAGER_OVERHEAD + _update_flops(settings, spec) * SECONDS_PER_FLOP)
 
 
-def _update_flops(settings: OffPolicySettings, shape: EnvShape) -> float:
+def _update_flops(settings: OffPolicySettings, spec: EnvSpec) -> float:
     """One seed, forward and backward through one network: the scale of an update, not its exact cost.
 
     The number of seeds is left out: a seed must run the same kernels alone as among others.
     """
     hidden_sizes: tuple[int, ...] = getattr(settings, "critic_hidden_sizes", None) or settings.hidden_sizes
-    sizes = [shape.obs_dim + shape.action_dim, *hidden_sizes]
+    sizes = [spec.observation.size + spec.action.size, *hidden_sizes]
     weights = sum(a * b for a, b in pairwise(sizes))
     return 6.0 * weights * settings.network_rows
 

@@ -107,15 +107,15 @@ def train(
     found = decide(source, offline)
     source, checked = knowing(source, found), offline or found
     assert checked is not None
-    shape = checked.shape
-    weights = check_fit(cls, shape, config.env_id, settings)
-    choices = choose(config, settings, shape)
-    check_learner_memory(weights, config, settings, shape, choices.device)
+    spec = checked.spec
+    weights = check_fit(cls, spec, config.env_id, settings)
+    choices = choose(config, settings, spec)
+    check_learner_memory(weights, config, settings, spec, choices.device)
     if _plays(settings):
-        check_memory(config, settings, shape, choices.device)
+        check_memory(config, settings, spec, choices.device)
     if offline is not None:
         check_data_memory(offline.dataset, choices.device)
-    check_start(agent, cls, shape, settings, config.env_id)
+    check_start(agent, cls, spec, settings, config.env_id)
     with deferred():
         run_dir, lock, record = _open_run(config, run_suffix, choices, agent)
         try:
@@ -221,11 +221,11 @@ def _execute(
         if resumed is not None:
             check_same_spaces(resumed, home.observation, home.action, any_bounds=offline is not None)
         if resumed is not None and envs is not None:
-            check_memory(config, settings, home.shape, choices.device)
+            check_memory(config, settings, home.spec, choices.device)
         with interruptible():
-            learner = cls.create(home.shape, settings, config.seed_list, device=device, compiled=choices.compiled)
+            learner = cls.create(home.spec, settings, config.seed_list, device=device, compiled=choices.compiled)
             if envs is not None:
-                replay = make_replay(config, settings, envs.shape, device)
+                replay = make_replay(config, settings, envs.spec, device)
             data = ResidentData(offline.dataset, device) if offline is not None else None
         agent = Agent(config, learner, home.observation, home.action)
         room = disk_note(run_dir, config.keep_checkpoints, learner, replay, resumed)
@@ -255,7 +255,7 @@ def _execute(
             )  # fmt: skip
             if begun is not None:
                 record.begin(**begun)
-            has_limit = offline.has_time_limit if offline else home.shape.episode_limit is not None
+            has_limit = offline.has_time_limit if offline else home.spec.episode_limit is not None
             notices = [
                 *notes,
                 *(offline.notices if offline else ()),

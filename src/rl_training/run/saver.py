@@ -170,7 +170,7 @@ def restore(checkpoint: Checkpoint, learner: Learner, envs: SeededEnvs | None, r
     for name in checkpoint.names("replay_"):
         start, stop = segment_rows(name)
         rows = checkpoint.tensors(name)
-        check_rows(checkpoint, name, rows, replay.segment_layout(stop - start, rows), envs.shape)
+        check_rows(checkpoint, name, rows, replay.segment_layout(stop - start, rows), envs.spec)
         skip = max(oldest - start, 0)
         if skip < stop - start:
             replay.write(start, rows, skip)

@@ -13,7 +13,7 @@ from rl_training.algorithms.base import Learner
 from rl_training.checkpoint.read import DamagedCheckpoint
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.files.atomic import replace_file
 from rl_training.run.agent import Agent, load_agent, seed_parameters
 
@@ -46,13 +46,13 @@ def settle_start(config: TrainConfig, agent: Agent | None) -> tuple[TrainConfig,
     return replace(config, started_from=found), agent
 
 
-def check_start(agent: Agent | None, cls: type[Learner], shape: EnvShape, settings: Any, env_id: str) -> None:
+def check_start(agent: Agent | None, cls: type[Learner], spec: EnvSpec, settings: Any, env_id: str) -> None:
     """Whether an agent's weights fit a new run, before anything of it is written."""
     if agent is None:
         return
-    if agent.shape != shape:
-        raise UserError(f"{agent.path}: the agent was trained on {agent.shape}, {env_id} has {shape}")
-    _copy(agent, cls.create(shape, settings, [0]), str(agent.path))
+    if agent.spec != spec:
+        raise UserError(f"{agent.path}: the agent was trained on {agent.spec}, {env_id} has {spec}")
+    _copy(agent, cls.create(spec, settings, [0]), str(agent.path))
 
 
 def keep_start(agent: Agent | None, run_dir: Path) -> None:

@@ -19,13 +19,12 @@ from rl_training.config.train_config import FIELD_NAMES, TrainConfig, located
 from rl_training.config.yaml_loading import LoadedYaml, plain_values
 from rl_training.core.checks import ConfigError, Problem, UserError
 from rl_training.core.machine import gibibytes
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import KIND_NAMES, EnvSpec
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.envs.host.conformance import check_spaces
 from rl_training.envs.host.factory import EnvSource
-from rl_training.envs.host.wrappers import filled_wrappers, image_wrapper, parse_wrappers
+from rl_training.envs.host.wrappers import filled_wrappers, gives_images, image_wrapper, parse_wrappers
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
-from rl_training.models.cnn.encoders import channels_last
 
 
 def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tuple[type[Learner], OffPolicySettings]:
@@ -95,33 +94,30 @@ def filled(config: TrainConfig, settings: OffPolicySettings) -> TrainConfig:
     )
 
 
-def check_fit(cls: type[Learner], shape: EnvShape, env_id: str, settings: OffPolicySettings) -> int:
+def check_fit(cls: type[Learner], spec: EnvSpec, env_id: str, settings: OffPolicySettings) -> int:
     """The algorithm against the environment's spaces, with the algorithms that would fit; how many weights it has."""
     others = [learner_class(name) for name in algorithm_names()]
-    wrapper = image_wrapper(env_id)
-    if cls.discrete_actions != shape.discrete:
-        has = f"Discrete({shape.action_dim})" if shape.discrete else f"Box({shape.action_dim},)"
-        needs = "Discrete" if cls.discrete_actions else "Box"
-        use = _names(other for other in others if other.discrete_actions == shape.discrete)
-        raise UserError(f"{cls.name} needs {needs} actions; {env_id} has {has}{use}")
-    if not cls.takes(shape.is_image):
-        takes, gives = ("vectors", "images") if shape.is_image else ("images", "vectors")
-        fitting = (one for one in others if one.discrete_actions == shape.discrete and one.takes(shape.is_image))
-        use = _names(fitting) + f"; {wrapper} gives images" * (not shape.is_image)
-        raise UserError(f"{cls.name} takes {takes}; {env_id} gives {gives} of shape {shape.obs_shape}{use}")
-    if shape.is_image and channels_last(shape.obs_shape):
-        hint = f"channels last; {wrapper} gives them right"
-        raise UserError(f"images must be (channels, height, width); {env_id} gives {shape.obs_shape}, {hint}")
-    if shape.is_image and settings.normalize_observations:
-        raise UserError(f"normalize_observations must be false for images, which {env_id} gives")
-    pad = getattr(settings, "augmentation_pad", 0)
-    if shape.is_image and pad >= min(shape.obs_shape[1:]):
-        raise UserError(f"augmentation_pad must be less than the images' size {shape.obs_shape[1:]}, got {pad}")
+    if not cls.supports_actions(spec):
+        needs = _kinds(cls.actions)
+        use = _names(other for other in others if other.supports_actions(spec))
+        raise UserError(f"{cls.name} needs {needs} actions; {env_id} has {spec.action.space_name}{use}")
+    if not cls.supports(spec):
+        use = _names(other for other in others if other.supports(spec)) + gives_images(env_id, cls.observations)
+        gives = f"{_kinds([spec.observation.kind])} of shape {spec.observation.shape}"
+        raise UserError(f"{cls.name} takes {_kinds(cls.observations)}; {env_id} gives {gives}{use}")
+    if spec.observation.looks_channels_last:
+        hint = f"channels last; {image_wrapper(env_id)} gives them right"
+        raise UserError(f"images must be (channels, height, width); {env_id} gives {spec.observation.shape}, {hint}")
+    settings.check_observation(spec.observation, env_id)
     try:
         with torch.device("meta"):  # nothing is allocated: the network says what does not fit it
-            return sum(weight.numel() for weight in cls.build_model(shape, settings).parameters())
+            return sum(weight.numel() for weight in cls.build_model(spec, settings).parameters())
     except (RuntimeError, OverflowError) as error:  # of a size that no machine has
         raise UserError(f"networks of these sizes cannot be made: {str(error).partition(chr(10))[0]}") from error
+
+
+def _kinds(kinds: Iterable[str]) -> str:
+    return " or ".join(KIND_NAMES[kind] for kind in kinds)
 
 
 def _names(classes: Iterable[type[Learner]]) -> str:
@@ -139,21 +135,18 @@ def check_same_spaces(
     codecs: dict[str, Any] = {"observation_space": observation, "action_space": action}
     for name, codec in codecs.items():
         before, now = checkpoint.state[name], space_to_dict(codec.space)
-        vectors = (
-            name == "observation_space" and not observation.is_image and before.get("kind") == now["kind"] == "box"
-        )
-        if any_bounds and vectors and before.get("shape") == now["shape"]:
+        if any_bounds and name == "observation_space" and observation.same_but_for_bounds(before):
             continue
         if before != now:
             changed = [f"{key} {before.get(key)} -> {now.get(key)}" for key in now if before.get(key) != now[key]]
             raise UserError(f"{name} has changed since the checkpoint: {', '.join(changed)}")
 
 
-def check_agent(shape: EnvShape, source: EnvSource) -> None:
+def check_agent(spec: EnvSpec, source: EnvSource) -> None:
     """An agent plays only where its observations and actions are of the right shape."""
     found = check_spaces(source)
-    if found != shape:
-        raise UserError(f"the agent was trained on {shape}, {source.env_id} has {found}")
+    if found != spec:
+        raise UserError(f"the agent was trained on {spec}, {source.env_id} has {found}")
 
 
 def check_data_memory(dataset: TransitionDataset, device: str) -> None:

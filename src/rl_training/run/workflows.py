@@ -65,7 +65,7 @@ def evaluate_agent(
     if num_episodes is None:
         num_episodes = agent.config.eval_episodes or 5
     require(num_episodes >= 1, "num_episodes", f">= 1, got {num_episodes}")
-    check_agent(agent.shape, source)
+    check_agent(agent.spec, source)
     seeds = agent.learner.seeds
     results = evaluate(agent.learner, source, seeds, num_episodes, first_episode, bound=bound)
     returns = [value for one in results for value in one.returns]
@@ -272,7 +272,7 @@ def _found_run(target: Path, config: TrainConfig, checkpoint: Checkpoint) -> Che
     """A run that has nothing but a checkpoint of another: its logs start here, and so does its best agent."""
     _, settings = parse_settings(config)
     agent = agent_from_checkpoint(checkpoint)  # what was trained tells its spaces: there may be no environment
-    choices = choose(config, settings, agent.shape)
+    choices = choose(config, settings, agent.spec)
     state = {
         **checkpoint.state,
         "offsets": {"metrics": 0, "evaluations": 0},

@@ -14,11 +14,11 @@ from rl_training.checkpoint.schema import check_rows, unfit
 from rl_training.config.train_config import config_from_dict
 from rl_training.core.checks import UserError, one_line
 from rl_training.core.machine import free_memory, gibibytes
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.array_store import MEMORY_SHARE
 from rl_training.data.datasets.transitions import Transitions, check_values
 from rl_training.data.replay.buffer import field_layout, replay_bytes
-from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_from_dict, space_to_dict
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_from_dict, space_to_dict
 from rl_training.run.agent import find_checkpoint
 from rl_training.run.capacity import replay_capacity
 from rl_training.run.saver import segment_rows
@@ -40,7 +40,7 @@ def load_replay(path: Path, drop_nonfinite: bool = False, memory_share: float = 
         action = ActionCodec(space_from_dict(state["action_space"]))
     except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise unfit(checkpoint.path, error) from error
-    _check_room(checkpoint, len(config.seed_list), env_shape(observation, action), memory_share)
+    _check_room(checkpoint, len(config.seed_list), env_spec(observation, action), memory_share)
     rows = _segments(checkpoint, len(config.seed_list), config.num_envs, observation, action)
     capacity = replay_capacity(config, parse_settings(config)[1])  # the oldest segment may begin before the ring does
     rows = {name: tensor[:, -capacity:] for name, tensor in rows.items()}
@@ -48,10 +48,10 @@ def load_replay(path: Path, drop_nonfinite: bool = False, memory_share: float = 
     return check_values(made, str(path), drop_nonfinite, from_file=False)
 
 
-def _check_room(checkpoint: Checkpoint, seeds: int, shape: EnvShape, memory_share: float) -> None:
+def _check_room(checkpoint: Checkpoint, seeds: int, spec: EnvSpec, memory_share: float) -> None:
     rows = sum(stop - start for start, stop in map(segment_rows, checkpoint.names("replay_")))
-    needed, room = replay_bytes(shape, seeds, rows), int(memory_share * free_memory())
-    if needed > room and not shape.is_image:  # images are refused for another reason
+    needed, room = replay_bytes(spec, seeds, rows), int(memory_share * free_memory())
+    if needed > room and not spec.observation.stored_as_frames:  # images are refused for another reason
         raise UserError(
             f"{checkpoint.path}: its replay needs {gibibytes(needed)} of memory, {gibibytes(room)} are there for it"
         )
@@ -61,8 +61,8 @@ def _segments(
     checkpoint: Checkpoint, seeds: int, num_envs: int, observation: ObservationCodec, action: ActionCodec
 ) -> dict[str, Tensor]:
     names, parts, reached = checkpoint.names("replay_"), [], None
-    shape = env_shape(observation, action)
-    fields = field_layout(shape)
+    spec = env_spec(observation, action)
+    fields = field_layout(spec)
     if not names:
         raise unfit(checkpoint.path, "its replay is empty")
     for name in names:
@@ -73,7 +73,7 @@ def _segments(
         if "frames" in parts[-1]:
             raise unfit(checkpoint.path, "a run on images cannot be read as a data set")
         layout = {key: ((seeds, stop - start, *row), getattr(torch, dtype)) for key, (row, dtype) in fields.items()}
-        check_rows(checkpoint, name, parts[-1], layout, shape)
+        check_rows(checkpoint, name, parts[-1], layout, spec)
         reached = stop
     return {name: torch.cat([part[name] for part in parts], 1) for name in parts[0]}
 

@@ -12,17 +12,18 @@ import numpy as np
 from rl_training.core.checks import UserError, require
 from rl_training.core.machine import free_memory, gibibytes
 from rl_training.core.rng import stream
+from rl_training.core.specs import ArraySpec
 from rl_training.data.datasets.array_store import MEMORY_SHARE, Array, layout_bytes
 from rl_training.data.datasets.transitions import Transitions, check_values
 from rl_training.envs.host.conformance import classified
 from rl_training.envs.host.episode_bound import DEFAULT_BOUND, EpisodeBound
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.vector import SeededEnvs
-from rl_training.envs.spaces import ActionCodec, space_to_dict
+from rl_training.envs.spaces import space_to_dict
 from rl_training.run.agent import Agent
 from rl_training.run.validate import check_agent
 
-Policy = Callable[[Array, np.random.Generator, ActionCodec], Array]
+Policy = Callable[[Array, np.random.Generator, ArraySpec], Array]
 Watcher = Callable[[int], None]
 
 
@@ -30,7 +31,7 @@ def record_random(
     source: EnvSource, size: int, seed: int, watch: Watcher | None = None, bound: EpisodeBound = DEFAULT_BOUND
 ) -> Transitions:
     """`size` transitions under uniformly random actions."""
-    return _record(source, size, seed, lambda obs, rng, action: action.draw(rng, len(obs)), watch, bound)
+    return _record(source, size, seed, lambda obs, rng, action: action.sample(rng, len(obs)), watch, bound)
 
 
 def record_policy(
@@ -45,14 +46,11 @@ def record_policy(
     """`size` transitions of an agent's best actions with noise: of that standard deviation (actions being in [-1, 1]),
     or with that probability of a random choice."""
     require(0 <= noise < math.inf, "noise", f"a number >= 0, got {noise}")
-    require(noise <= 1 or not agent.action.discrete, "noise", f"a probability, got {noise}")
-    check_agent(agent.shape, source)
+    require(noise <= agent.action.spec.max_noise, "noise", f"a probability, got {noise}")
+    check_agent(agent.spec, source)
 
-    def act(obs: Array, rng: np.random.Generator, action: ActionCodec) -> Array:
-        best = agent.act(obs)
-        if action.discrete:
-            return np.where(rng.random(len(best)) < noise, action.draw(rng, len(best)), best)
-        return np.clip(best + noise * rng.standard_normal(best.shape), -1, 1).astype(np.float32)
+    def act(obs: Array, rng: np.random.Generator, action: ArraySpec) -> Array:
+        return action.perturbed(agent.act(obs), noise, rng)
 
     return _record(source, size, seed, act, watch, bound)
 
@@ -64,7 +62,7 @@ def _record(
     envs = SeededEnvs(classified(source), [seed], num_envs=1, stream="data")
     with closing(envs):
         _keep_precision(envs)
-        first = _row(envs, envs.action.draw(stream(seed, "data"), 1))
+        first = _row(envs, envs.action.spec.sample(stream(seed, "data"), 1))
         layout = {name: ((size, *row.shape[1:]), row.dtype) for name, row in first.items()}
         needed, room = layout_bytes(layout), int(MEMORY_SHARE * free_memory())
         if needed > room:
@@ -74,9 +72,9 @@ def _record(
             )
         arrays: dict[str, Any] = {name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()}
         envs.reset_all()
-        last, length, cut = bound.steps(envs.shape.episode_limit), 0, 0
+        last, length, cut = bound.steps(envs.spec.episode_limit), 0, 0
         for step in range(size):
-            actions = act(envs.obs.astype(envs.observation.dtype), stream(seed, "data", step), envs.action)
+            actions = act(envs.obs.astype(envs.observation.dtype), stream(seed, "data", step), envs.action.spec)
             envs.step(actions)
             length += 1
             if length == last and not envs.terminated[0] and not envs.truncated[0]:

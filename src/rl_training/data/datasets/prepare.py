@@ -12,7 +12,7 @@ import numpy as np
 from rl_training.config.settings import OfflineSettings
 from rl_training.core.assets import find_packaged_asset
 from rl_training.core.checks import UserError
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.array_store import Array, blocks
 from rl_training.data.datasets.conversion import ROUNDING, differences, load_data, memory_data, training_data, unbounded
 from rl_training.data.datasets.formats.loaders import NoSuchData
@@ -26,7 +26,7 @@ from rl_training.data.replay.mixed import MixedData
 from rl_training.envs.host.conformance import Conformance, check_environment, check_spaces, knowing
 from rl_training.envs.host.episode_bound import DEFAULT_BOUND, EpisodeBound
 from rl_training.envs.host.factory import EnvSource
-from rl_training.envs.spaces import MAX_SPACE, ActionCodec, ObservationCodec, env_shape, space_from_dict
+from rl_training.envs.spaces import MAX_SPACE, ActionCodec, ObservationCodec, env_spec, space_from_dict
 from rl_training.run.agent import load_agent
 
 RETURN_RANGE = 1000.0  # of scaled trajectories: an episode is at most a thousand steps of rewards around one
@@ -48,8 +48,8 @@ class OfflineData:
     has_time_limit: bool  # that environment
 
     @property
-    def shape(self) -> EnvShape:
-        return env_shape(self.observation, self.action)
+    def spec(self) -> EnvSpec:
+        return env_spec(self.observation, self.action)
 
     @property
     def sha256(self) -> str:
@@ -89,11 +89,11 @@ def prepare_offline(
     no_environment, environment, has_time_limit = None, None, True
     try:
         if settings.dataset_kind in ("file", "memory") and settings.offline_steps is None:
-            shape = check_spaces(source)
+            spec = check_spaces(source)
         else:
             environment = check_environment(source)
-            source, shape = knowing(source, environment), environment.shape
-        has_time_limit = shape.episode_limit is not None
+            source, spec = knowing(source, environment), environment.spec
+        has_time_limit = spec.episode_limit is not None
     except UserError as error:
         if settings.dataset_kind not in ("file", "memory") or settings.offline_steps is not None:
             raise

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec, leaves
 from rl_training.data.replay.priorities import Priorities
 
 Array = NDArray[Any]
@@ -21,17 +21,13 @@ Layout = dict[str, tuple[tuple[int, ...], str]]
 FIELDS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
 
 
-def field_layout(shape: EnvShape) -> Layout:
+def field_layout(spec: EnvSpec) -> Layout:
     """Shape and dtype of one row of each field."""
-    action: tuple[tuple[int, ...], str] = ((), "int64") if shape.discrete else ((shape.action_dim,), "float32")
-    return {
-        "obs": (shape.obs_shape, shape.obs_dtype),
-        "actions": action,
-        "rewards": ((), "float32"),
-        "next_obs": (shape.obs_shape, shape.obs_dtype),
-        "terminated": ((), "bool"),
-        "truncated": ((), "bool"),
-    }
+    layout: Layout = {"rewards": ((), "float32"), "terminated": ((), "bool"), "truncated": ((), "bool")}
+    trees = {"obs": spec.observation, "actions": spec.action, "next_obs": spec.observation}
+    for name, tree in trees.items():
+        layout |= {leaf: (one.shape, one.dtype) for leaf, one in leaves(tree, name).items()}
+    return layout
 
 
 def whole_steps(rows: int, num_envs: int) -> int:
@@ -43,8 +39,8 @@ def row_bytes(layout: Layout) -> int:
     return sum(int(np.prod(s, dtype=np.int64)) * np.dtype(dtype).itemsize for s, dtype in layout.values())
 
 
-def replay_bytes(shape: EnvShape, seeds: int, capacity: int) -> int:
-    return row_bytes(field_layout(shape)) * seeds * capacity
+def replay_bytes(spec: EnvSpec, seeds: int, capacity: int) -> int:
+    return row_bytes(field_layout(spec)) * seeds * capacity
 
 
 class ReplayBuffer:
@@ -52,7 +48,7 @@ class ReplayBuffer:
 
     def __init__(
         self,
-        shape: EnvShape,
+        spec: EnvSpec,
         *,
         capacity: int,
         num_envs: int,
@@ -70,7 +66,7 @@ class ReplayBuffer:
         self.size_tensor = torch.zeros((), dtype=torch.int64, device=self.device)
         self.added_tensor = torch.zeros((), dtype=torch.int64, device=self.device)
         self.storage: dict[str, Tensor] = {}
-        for name, (row, dtype) in self.layout(shape).items():
+        for name, (row, dtype) in self.layout(spec).items():
             self.storage[name] = self._zeros((seeds, self.capacity, *row), getattr(torch, dtype))
         self.priorities: Priorities | None = None
         if priority_alpha is not None:
@@ -80,8 +76,8 @@ class ReplayBuffer:
         self._offsets = (torch.arange(seeds, device=self.device) * self.capacity).unsqueeze(-1)
 
     @staticmethod
-    def layout(shape: EnvShape) -> Layout:
-        return field_layout(shape)
+    def layout(spec: EnvSpec) -> Layout:
+        return field_layout(spec)
 
     def _zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Touches every page now: no surprise later in the run."""

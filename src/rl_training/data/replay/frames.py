@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.data.replay.buffer import Array, Layout, ReplayBuffer, field_layout, replay_bytes, row_bytes
 
 FEWEST_FINAL_FRAMES = 1024
@@ -33,20 +33,20 @@ class FrameReplay(ReplayBuffer):
 
     def __init__(
         self,
-        shape: EnvShape,
+        spec: EnvSpec,
         *,
         capacity: int,
         num_envs: int,
         seeds: int,
         **options: Any,
     ) -> None:
-        super().__init__(shape, capacity=capacity, num_envs=num_envs, seeds=seeds, **options)
-        self.stack = shape.frame_stack
-        self.channels = shape.obs_shape[0] // self.stack
-        self.frame_shape = (self.channels, *shape.obs_shape[1:])
+        super().__init__(spec, capacity=capacity, num_envs=num_envs, seeds=seeds, **options)
+        self.stack = spec.observation.frames
+        self.channels = spec.observation.shape[0] // self.stack
+        self.frame_shape = (self.channels, *spec.observation.shape[1:])
         self.before = (self.stack - 1) * num_envs  # frames kept from before the oldest transition
         self.frame_places = self.capacity + self.before + num_envs
-        self.final_places = final_frames(shape, self.capacity, num_envs)
+        self.final_places = final_frames(spec, self.capacity, num_envs)
         self.pictures = self._zeros((seeds, self.frame_places + self.final_places, *self.frame_shape), torch.uint8)
         self.frames, self.final_frames = self.pictures.split([self.frame_places, self.final_places], 1)
         self.final_counts = np.zeros(seeds, np.int64)  # final frames ever stored
@@ -57,8 +57,8 @@ class FrameReplay(ReplayBuffer):
         self._ages = np.zeros((seeds, num_envs), np.uint8)  # of the transitions that come next
 
     @staticmethod
-    def layout(shape: EnvShape) -> Layout:
-        fields = {name: row for name, row in field_layout(shape).items() if name not in FRAME_FIELDS}
+    def layout(spec: EnvSpec) -> Layout:
+        fields = {name: row for name, row in field_layout(spec).items() if name not in FRAME_FIELDS}
         # `age`: frames of the same episode before a row's own, as far as a stack reaches. `final`: which final frame
         # follows it, or one of NO_FINAL and LOST_FINAL.
         return {**fields, "age": ((), "uint8"), "final": ((), "int64")}
@@ -188,12 +188,12 @@ class FrameReplay(ReplayBuffer):
         return np.where(ended, 0, np.minimum(ages + 1, self.stack - 1)).astype(np.uint8)
 
 
-def final_frames(shape: EnvShape, capacity: int, num_envs: int) -> int:
+def final_frames(spec: EnvSpec, capacity: int, num_envs: int) -> int:
     """How many final frames of cut-off episodes a ring of `capacity` transitions may need."""
-    if shape.episode_limit is None:
+    if spec.episode_limit is None:
         needed = capacity // FINAL_FRAME_SHARE
     else:
-        needed = -(-capacity // num_envs // shape.episode_limit) * num_envs + num_envs
+        needed = -(-capacity // num_envs // spec.episode_limit) * num_envs + num_envs
     return max(needed, min(capacity, FEWEST_FINAL_FRAMES))
 
 
@@ -202,15 +202,15 @@ def _joined(frames: Tensor) -> Tensor:
     return frames.flatten(-4, -3)
 
 
-def replay_class(shape: EnvShape) -> type[ReplayBuffer]:
+def replay_class(spec: EnvSpec) -> type[ReplayBuffer]:
     """The buffer that suits the observations."""
-    return FrameReplay if shape.is_image and shape.obs_dtype == "uint8" else ReplayBuffer
+    return FrameReplay if spec.observation.stored_as_frames else ReplayBuffer
 
 
-def bytes_needed(shape: EnvShape, *, capacity: int, num_envs: int, seeds: int) -> int:
+def bytes_needed(spec: EnvSpec, *, capacity: int, num_envs: int, seeds: int) -> int:
     """What that buffer allocates, but for its counters and priorities."""
-    if replay_class(shape) is ReplayBuffer:
-        return replay_bytes(shape, seeds, capacity)
-    pictures = capacity + shape.frame_stack * num_envs + final_frames(shape, capacity, num_envs)
-    frame = shape.obs_dim // shape.frame_stack
-    return seeds * (capacity * row_bytes(FrameReplay.layout(shape)) + pictures * frame)
+    if replay_class(spec) is ReplayBuffer:
+        return replay_bytes(spec, seeds, capacity)
+    pictures = capacity + spec.observation.frames * num_envs + final_frames(spec, capacity, num_envs)
+    frame = spec.observation.size // spec.observation.frames
+    return seeds * (capacity * row_bytes(FrameReplay.layout(spec)) + pictures * frame)

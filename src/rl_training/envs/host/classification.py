@@ -137,7 +137,7 @@ def _stage(env: Env, view: View, schedule: Schedule, seed: int, number: int) -> 
 
     def episode(steps: int) -> Episode:
         rng = stream(seed, "conformance", next(drawn))
-        return Episode(int(rng.integers(2**31)), codec.to_env(codec.draw(rng, steps)))
+        return Episode(int(rng.integers(2**31)), codec.to_env(codec.spec.sample(rng, steps)))
 
     def one_round(index: int) -> Round:
         between = schedule.between[index % len(schedule.between)]

@@ -13,12 +13,12 @@ import numpy as np
 
 from rl_training.core.checks import UserError, one_line
 from rl_training.core.rng import stream
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.envs.host.classification import classify
 from rl_training.envs.host.factory import Env, EnvSource, Restore
 from rl_training.envs.host.pixels import is_flag, is_number
 from rl_training.envs.host.wrappers import episode_limit, image_stack, image_wrapper
-from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec
 
 PROBE_STEPS = 12
 REPORT_AFTER = 2.0  # seconds
@@ -29,12 +29,12 @@ SMALLEST_IMAGE = 32  # pixels a side; what is smaller may be a board, which a ve
 class Conformance:
     """What an environment is, and how it is brought back on resume."""
 
-    shape: EnvShape
+    spec: EnvSpec
     restore: Restore
     rebuild_ms: float | None = None  # what making it anew takes, where that is done for every episode
 
 
-def check_spaces(source: EnvSource) -> EnvShape:
+def check_spaces(source: EnvSource) -> EnvSpec:
     """Reject an environment with the exact violation of the API, or return its shape. A dozen steps of one copy."""
     env = source.make()
     try:
@@ -80,11 +80,11 @@ def knowing(source: EnvSource, found: Conformance | None) -> EnvSource:
     return source if found is None else replace(source, restore=found.restore)
 
 
-def _conforming(env: Env, name: str) -> EnvShape:
+def _conforming(env: Env, name: str) -> EnvSpec:
     observation, action = ObservationCodec(env.observation_space), ActionCodec(env.action_space)
     _refuse_other_images(observation, name)
     _probe(env, observation, action, name)
-    return env_shape(observation, action, image_stack(env), episode_limit(env))
+    return env_spec(observation, action, image_stack(env), episode_limit(env))
 
 
 def _refuse_other_images(observation: ObservationCodec, name: str) -> None:
@@ -105,7 +105,7 @@ def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: s
         raise UserError(f"environment {name!r}: reset must return (observation, info), got {_shown(answer)}")
     _check_observation(answer[0], observation, name, "reset")
     for _ in range(PROBE_STEPS):
-        choice = action.to_env(action.draw(rng, 1))[0]
+        choice = action.to_env(action.spec.sample(rng, 1))[0]
         answer = _call(name, "step", lambda choice=choice: env.step(choice))
         if not (isinstance(answer, tuple) and len(answer) == 5):
             raise UserError(

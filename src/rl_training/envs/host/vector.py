@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rl_training.core.rng import episode_seed
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.worker import Array, LocalStepper, RowsFailed, Stepper
 from rl_training.envs.host.workers import CannotUseWorkers, WorkerStepper
@@ -63,8 +63,8 @@ class SeededEnvs:
         self.truncated = np.zeros(self.size, np.bool_)
 
     @property
-    def shape(self) -> EnvShape:
-        return self.stepper.shape
+    def spec(self) -> EnvSpec:
+        return self.stepper.spec
 
     def _make_stepper(self, source: EnvSource, workers: int, timeout: float) -> Stepper:
         if workers > 1:  # this process is the first

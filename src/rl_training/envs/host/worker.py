@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from rl_training.core.checks import one_line
-from rl_training.core.specs import EnvShape
+from rl_training.core.specs import EnvSpec
 from rl_training.envs.host.factory import Env, EnvSource
 from rl_training.envs.host.snapshots import native_state, restore_native
 from rl_training.envs.host.wrappers import episode_limit, image_stack
-from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_shape, space_to_dict
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_to_dict
 
 Array = NDArray[Any]
 
@@ -47,7 +47,7 @@ class Stepper(Protocol):
 
     observation: ObservationCodec
     action: ActionCodec
-    shape: EnvShape
+    spec: EnvSpec
 
     def start(self, rows: Sequence[int], seeds: Sequence[int], histories: Sequence[Array] | None, obs: Array) -> None:
         """Reset each of `rows` with its seed, take the actions of its history, write where it stands into `obs`."""
@@ -76,7 +76,7 @@ class LocalStepper:
         self.observation = ObservationCodec(self.envs[0].observation_space)
         self.action = ActionCodec(self.envs[0].action_space)
         frames, limit = image_stack(self.envs[0]), episode_limit(self.envs[0])
-        self.shape = env_shape(self.observation, self.action, frames, limit)
+        self.spec = env_spec(self.observation, self.action, frames, limit)
 
     def start(self, rows: Sequence[int], seeds: Sequence[int], histories: Sequence[Array] | None, obs: Array) -> None:
         for position, row in enumerate(rows):

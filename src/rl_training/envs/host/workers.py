@@ -39,7 +39,7 @@ class WorkerStepper:
         first, *bounds = np.linspace(0, size, min(processes, size) + 1).round().astype(int).tolist()[1:]
         self.own = LocalStepper(source, first)
         self.block = slice(0, first)
-        self.observation, self.action, self.shape = self.own.observation, self.own.action, self.own.shape
+        self.observation, self.action, self.spec = self.own.observation, self.own.action, self.own.spec
         self.workers: list[WorkerProcess] = []
         self._exchanging = True
         try:

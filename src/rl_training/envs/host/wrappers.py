@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -86,6 +86,11 @@ class Wrappers:
             if kwargs.get("max_episode_steps") is not None:  # the agent's steps, not the emulator's frames
                 env = TimeLimit(env, kwargs["max_episode_steps"])
         return env
+
+
+def gives_images(env_id: str, kinds: Sequence[str]) -> str:
+    """The end of a message: the wrapper that makes images of this environment, where those are what is needed."""
+    return f"; {image_wrapper(env_id)} gives images" if "image" in kinds else ""
 
 
 def image_wrapper(env_id: str) -> str:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from rl_training.config.settings import PRECISIONS
 from rl_training.core.checks import UserError, require
+from rl_training.core.specs import image
 from rl_training.models.parts import check_count
 
 
@@ -47,7 +48,7 @@ class ImageEncoder(nn.Module):
     def features_of(cls, obs_shape: Sequence[int]) -> int:
         if len(obs_shape) != 3:
             raise UserError(f"obs_shape must be (channels, height, width), got {tuple(obs_shape)}")
-        if channels_last(obs_shape):
+        if image(*obs_shape).looks_channels_last:
             raise UserError(f"obs_shape must be (channels, height, width), got {tuple(obs_shape)}, channels last")
         check_count("the number of channels", obs_shape[0])
         _, height, width = obs_shape
@@ -78,12 +79,6 @@ class DrQCNN(ImageEncoder):
     """The four layers of DrQ and DrQ-v2: of 84x84 pixels they leave 35x35 places, where the Nature CNN leaves 7x7."""
 
     layout = ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))
-
-
-def channels_last(shape: Sequence[int]) -> bool:
-    """Whether a picture is so much narrower than high, or a square of something, that its width must be channels."""
-    first, second, third = shape
-    return third <= max(4, min(first, second) // 2) or first == second != third
 
 
 ENCODERS: dict[str, type[ImageEncoder]] = {"drq": DrQCNN, "nature": NatureCNN}
