@@ -215,7 +215,7 @@ def replay_of(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
         return {}
     config = config_from_dict(checkpoint.state["config"], allow_module_env=True)
     settings = parse(learner_class(config.algo).settings_type, config.algo_kwargs)
-    shape = LocalStepper(EnvSource(config.env_id, dict(config.env_kwargs)), 1).shape
+    shape = LocalStepper(EnvSource(config.env_id, dict(config.env_kwargs)), 1).spec
     replay = make_replay(config, settings, shape, torch.device("cpu"))
     added = checkpoint.state["added"]
     oldest = added - min(added, replay.capacity)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from rl_training.data.replay.buffer import Array, ReplayBuffer
 from rl_training.data.replay.mixed import MixedData
 from rl_training.envs.host.vector import SeededEnvs
@@ -31,13 +33,13 @@ def run_off_policy(session: Session, envs: SeededEnvs, replay: ReplayBuffer, mix
     seeds, rows = len(session.seeds), envs.num_envs
     has_policy = session.online_from or session.config.started_from is not None
     while session.running():
-        obs = envs.obs.reshape(seeds, rows, *envs.obs.shape[1:])
+        obs = torch.from_numpy(envs.obs.reshape(seeds, rows, *envs.obs.shape[1:]))
         learner.observe(obs)
         if session.step < settings.learning_starts and not has_policy:
-            actions = learner.act_randomly(session.step, rows)
+            act = learner.act_randomly(session.step, rows)
         else:
-            actions = learner.act_explore(obs, session.step, session.progress)
-        step_and_store(envs, replay, actions)
+            act = learner.act_explore(obs, session.step, session.progress)
+        step_and_store(envs, replay, act.action.cpu().numpy())
         session.count_step(envs)
         envs.advance()
         # At every step, trained or not: else a run resumed between two updates would log another learning rate.

@@ -9,13 +9,13 @@ from typing import Any
 from rl_training.algorithms.base import Learner
 
 
-def seeds_gone_bad(learner: Learner, known: Container[str], step: int) -> dict[str, dict[str, Any]]:
+def newly_diverged_seeds(learner: Learner, known: Container[str], step: int) -> dict[str, dict[str, Any]]:
     """By seed, those not known yet: the update, the losses that were not finite first and all metrics, for JSON."""
     found: dict[str, dict[str, Any]] = {}
-    first_bad = learner.engine.first_bad.tolist() if learner.update_count else []
-    for index, (seed, update) in enumerate(zip(learner.seeds, first_bad, strict=False)):
+    updates = learner.nonfinite_updates() if learner.update_count else []
+    for index, (seed, update) in enumerate(zip(learner.seeds, updates, strict=False)):
         if update >= 0 and str(seed) not in known:
-            names, metrics = learner.engine.at_failure(index)
+            names, metrics = learner.failure(index)
             found[str(seed)] = {
                 "update": update,
                 "step": step,

@@ -6,10 +6,9 @@ import dataclasses
 
 import torch
 
-from rl_training.algorithms.base import OffPolicySettings
 from rl_training.checkpoint.schema import unfit
 from rl_training.config.fields import parse
-from rl_training.config.settings import OfflineSettings
+from rl_training.config.settings import ReplaySettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.engine.rounding import narrowed, numerics, seeds_are_exact
@@ -39,7 +38,7 @@ def recorded_choices(record: RunRecord) -> tuple[Choices, str | None]:
 
 def starting_notices(
     config: TrainConfig,
-    settings: OffPolicySettings,
+    settings: ReplaySettings,
     choices: Choices,
     record: RunRecord,
     envs: SeededEnvs | None,
@@ -63,7 +62,7 @@ def starting_notices(
         notices.append(f"environment {config.env_id!r} {REBUILT}{cost}: a resumed run is exact")
     if record.values["resume"] == "inexact":
         notices.append(f"resume: inexact ({record.values['resume_note']})")
-    offline = settings.offline_steps if isinstance(settings, OfflineSettings) else 0
+    offline = settings.offline_updates
     if offline is not None and offline + settings.learning_starts >= config.total_timesteps:
         before = f"offline_steps ({offline}) and " if offline else ""
         notices.append(
@@ -77,12 +76,11 @@ def ended_schedules(session: Session) -> list[str]:
     """Of a run that goes on behind the end that its schedules ran towards."""
     if not session.running() or session.progress < 1:
         return []
-    engine = session.learner.engine
     session.learner.set_progress(session.progress)
-    still = [", ".join(phase.groups) for phase, rate in zip(engine.phases, engine.rate_values, strict=True) if not rate]
-    if not still:
+    stopped = session.learner.stopped_groups()
+    if not stopped:
         return []
     return [
-        f"the learning rate of {', '.join(still)} fell to 0 by step {session.horizon}, where this run was to end at "
+        f"the learning rate of {', '.join(stopped)} fell to 0 by step {session.horizon}, where this run was to end at "
         "first, and stays there; train anew with more total_timesteps for it to fall later"
     ]

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from rl_training.algorithms.base import Learner, OffPolicySettings
+from rl_training.algorithms.base import Learner
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.checkpoint.schema import check_metrics
 from rl_training.checkpoint.write import remove_leftovers, remove_newer
-from rl_training.config.settings import OfflineSettings
+from rl_training.config.settings import OfflineSettings, ReplaySettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.results import TrainResult
@@ -111,7 +111,7 @@ def train(
     weights = check_fit(cls, spec, config.env_id, settings)
     choices = choose(config, settings, spec)
     check_learner_memory(weights, config, settings, spec, choices.device)
-    if _plays(settings):
+    if settings.uses_environment:
         check_memory(config, settings, spec, choices.device)
     if offline is not None:
         check_data_memory(offline.dataset, choices.device)
@@ -119,7 +119,7 @@ def train(
     with deferred():
         run_dir, lock, record = _open_run(config, run_suffix, choices, agent)
         try:
-            record.update(**environment_entries(source, found, _plays(settings)))
+            record.update(**environment_entries(source, found, settings.uses_environment))
             with recorded_failures(config, run_dir, record):
                 session = _execute(
                     config, cls, settings, source, run_dir, record, choices, hooks, show_progress, offline=offline
@@ -177,7 +177,7 @@ def resume(
             # Asked for now, in the next checkpoint's config later: a kill in between must not forget it.
             wanted = config.to_dict()
             begun: dict[str, Any] = {"asked": {name: wanted[name] for name in CAN_BE_ASKED}}
-            begun |= environment_entries(source, found, _plays(settings), checkpoint)
+            begun |= environment_entries(source, found, settings.uses_environment, checkpoint)
             if change is not None or rounding is not None:
                 begun |= {"resume": "inexact", "resume_note": change or rounding}
             with recorded_failures(config, run_dir, record):
@@ -193,7 +193,7 @@ def resume(
 def _execute(
     config: TrainConfig,
     cls: type[Learner],
-    settings: OffPolicySettings,
+    settings: ReplaySettings,
     source: EnvSource,
     run_dir: Path,
     record: RunRecord,
@@ -211,7 +211,7 @@ def _execute(
     signals = active_signals()
     signals.on_give_up = partial(mark_stopped, record)
     try:
-        if _plays(settings):
+        if settings.uses_environment:
             with interruptible():
                 envs = SeededEnvs(
                     source, config.seed_list, config.num_envs, workers=choices.workers, timeout=config.env_timeout
@@ -241,7 +241,7 @@ def _execute(
                 if resumed is None and envs is not None:
                     envs.reset_all()
                 if resumed is None and offline is not None and settings.normalize_observations:
-                    learner.fix_observations(*observation_statistics(offline.dataset))
+                    learner.set_obs_stats(*observation_statistics(offline.dataset))
                 if resumed is None:
                     load_start(config, run_dir, learner)
             if resumed is not None:
@@ -292,11 +292,6 @@ def _execute(
         if envs is not None:
             envs.close()
     return session
-
-
-def _plays(settings: OffPolicySettings) -> bool:
-    """Whether the run steps environments: every online one, and an offline one that goes on online."""
-    return not isinstance(settings, OfflineSettings) or settings.offline_steps is not None
 
 
 def _note(session: Session | None, text: str) -> None:

@@ -24,7 +24,7 @@ from rl_training.files.run_directory import RunRecord
 from rl_training.run.agent import Agent
 from rl_training.run.callbacks import Callback, callback_name
 from rl_training.run.evaluate import Evaluation, Guard, evaluate_until_stopped, evaluation_summary
-from rl_training.run.nonfinite import seeds_gone_bad
+from rl_training.run.nonfinite import newly_diverged_seeds
 from rl_training.run.progress import Progress
 from rl_training.run.saver import BestAgents, Saver
 from rl_training.run.writers import JsonLines, TensorBoard
@@ -68,7 +68,7 @@ class Session:
         self.total = config.total_timesteps
         self.step, self.previous_step, self.since_training = 0, 0, 0
         # A run that began offline counts its environment's steps from here on.
-        self.online_from: int = getattr(self.settings, "offline_steps", None) or 0
+        self.online_from: int = self.settings.offline_updates or 0
         self.horizon = self.online_from or self.total  # what schedules run towards: extending a run does not change it
         self.elapsed_before, self.started = 0.0, time.monotonic()
         self.episodes = EpisodeStatistics(len(self.seeds), config.num_envs)
@@ -85,7 +85,7 @@ class Session:
         self.tensorboard = TensorBoard(run_dir, self.seeds, self.step) if config.tensorboard else None
         label = f"{config.algo} {config.env_id}" + (f" x {len(self.seeds)} seeds" if len(self.seeds) > 1 else "")
         self.display = Progress(self.total, label, start=self.step, enabled=show_progress)
-        self.learner.engine.while_compiling = self.display.compiling
+        self.learner.while_compiling = self.display.compiling
         self.best_agents = BestAgents(run_dir / "agents", self.display.note)
         self._log_every = Every(config.log_interval)
         self._evaluate_every = Every(config.steps_between_evaluations)
@@ -152,7 +152,7 @@ class Session:
         now = time.monotonic()
         fps = (self.step - self._fps_mark[0]) / max(now - self._fps_mark[1], 1e-9)
         self._fps_mark = (self.step, now)
-        means = self.learner.engine.metrics.take_means()
+        means = self.learner.take_metrics()
         for index, seed in enumerate(self.seeds):
             row: dict[str, Any] = {"step": self.step, "seed": seed, **self.episodes.row(index)}
             row.update({f"train/{name}": value for name, value in means[index].items()})
@@ -180,7 +180,7 @@ class Session:
 
     def check_finite(self) -> None:
         """A seed whose update produced NaN is marked with that update; the others go on."""
-        found = seeds_gone_bad(self.learner, self.failed, self.step)
+        found = newly_diverged_seeds(self.learner, self.failed, self.step)
         for seed, entry in found.items():
             self.display.note(f"seed {seed} failed: {entry['reason']} at update {entry['update']}")
         if found:

@@ -177,7 +177,7 @@ def resume_training(
         config = _with_data(config, data)
     if dataset is not None and (data or config.algo_kwargs.get("dataset_kind") != "memory"):
         raise UserError("dataset=... is for a run whose data set was passed in memory; this one's is elsewhere")
-    if offline and getattr(parse_settings(config)[1], "offline_steps", 0) is not None:
+    if offline and parse_settings(config)[1].uses_environment:
         raise UserError("this run learns in its environment: it cannot resume offline (offline=True)")
     if online:
         config = _online(config, step, total_timesteps, env_id)
