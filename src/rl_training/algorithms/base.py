@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -176,11 +177,11 @@ class Learner:
         drawn = [self.action_spec.sample(stream(seed, "explore", step), rows) for seed in self.seeds]
         return Act(torch.from_numpy(np.stack(drawn)).to(self.device))
 
-    @property
+    @cached_property
     def action_spec(self) -> ArraySpec:
         return action_spec(self.actions[0], self.action_dim)
 
-    @property
+    @cached_property
     def action_dim(self) -> int:
         return int(self.model.action_dim)
 

@@ -75,20 +75,20 @@ class Acting:
 
         return self._act(f"random {rows}", draw, [])
 
-    @torch.no_grad()
     def _act(self, name: str, work: Work, inputs: list[Tensor]) -> Act:
-        if self.engine.device.type == "cuda":
-            act = self._replayed(name, work, inputs)
-        # Collecting data is one small batch, a million times; evaluation is a few larger ones.
-        elif self.engine.compiled and name == "explore":
-            shape = inputs[0].shape
-            if shape not in self._programs:
-                self._programs[shape] = self.engine.compile(work)
-            act = Act(*self._programs[shape](inputs))
-        else:
-            act = work(inputs)
-        # A seed whose networks became NaN is reported by the engine; until then it must not break its environments.
-        return Act(torch.nan_to_num(act.action), act.extras, act.state)
+        with torch.no_grad():
+            if self.engine.device.type == "cuda":
+                action, extras, state = self._replayed(name, work, inputs)
+            # Collecting data is one small batch, a million times; evaluation is a few larger ones.
+            elif self.engine.compiled and name == "explore":
+                shape = inputs[0].shape
+                if shape not in self._programs:
+                    self._programs[shape] = self.engine.compile(work)
+                action, extras, state = self._programs[shape](inputs)
+            else:
+                action, extras, state = work(inputs)
+            # A seed whose networks became NaN is reported by the engine; until then it must not break its environments.
+            return Act(torch.nan_to_num(action) if action.is_floating_point() else action, extras, state)
 
     def _run(self, policy: Policy, *inputs: Tensor) -> Act:
         engine, binding = self.engine, self.engine.binding
@@ -115,8 +115,7 @@ class Acting:
         for tensor, value in zip(static, inputs, strict=True):
             tensor.copy_(value, non_blocking=True)
         graph.replay()
-        # The next replay writes into the same tensors; of the action, the caller makes a new one.
-        return Act(output.action, *map_tensors(output[1:], Tensor.clone))
+        return Act(*map_tensors(output, Tensor.clone))  # the next replay writes into the same tensors
 
     def _capture(self, work: Work, inputs: list[Tensor]) -> tuple[torch.cuda.CUDAGraph, list[Tensor], Act]:
         device = self.engine.device

@@ -42,9 +42,9 @@ def host_noise(
         rng = stream(seed, stream_name, step)
         for name, spec in specs.items():
             rows[name].append(spec.draw(rng))
-    if len(seeds) == 1:  # no copy to stack
-        return {name: torch.from_numpy(values[0]).unsqueeze(0).to(device) for name, values in rows.items()}
-    return {name: torch.from_numpy(np.stack(values)).to(device) for name, values in rows.items()}
+    # One seed's numbers are not copied to be stacked.
+    arrays = {name: values[0][None] if len(seeds) == 1 else np.stack(values) for name, values in rows.items()}
+    return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
 
 
 def device_indices(seeds: Tensor, updates: Tensor, source: Source, batch_size: int) -> Tensor:
