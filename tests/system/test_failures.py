@@ -215,7 +215,7 @@ def test_tensorboard_holds_the_same_numbers(quick_config, tmp_path: Path) -> Non
 
 
 def test_an_endless_episode_makes_the_resume_inexact(quick_config, tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(vector, "LONGEST_LOG", 10)
+    monkeypatch.setattr(vector, "MAX_LOG", 10)
     config = quick_config("sac", tmp_path, eval_episodes=0, checkpoint_interval=30, total_timesteps=75)
     result = train(config, show_progress=False)  # episodes of 50 steps
     record = json.loads((result.run_dir / "run.json").read_text())

@@ -146,7 +146,7 @@ def _new_file(words: Words) -> str:
 
 
 def _json(answer: dict[str, Any]) -> str:
-    from rl_training.run.writers import finite
+    from rl_training.files.atomic import finite
 
     return json.dumps(finite(answer), allow_nan=False)
 

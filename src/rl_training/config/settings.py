@@ -40,6 +40,16 @@ class OffPolicySettings:
         """What a batch comes to in the network that learns."""
         return self.batch_size
 
+    @property
+    def uses_environment(self) -> bool:
+        """Whether the run steps environments: every online one, and an offline one that continues online."""
+        return True
+
+    @property
+    def offline_updates(self) -> int:
+        """Updates on a dataset before the first step in an environment."""
+        return 0
+
     def check_observation(self, observation: ArraySpec, env_id: str) -> None:
         """Reject settings that do not go with the observations of an environment."""
         if self.normalize_observations and not observation.can_be_normalized:
@@ -137,6 +147,14 @@ class OfflineSettings(OffPolicySettings):
         require(self.dataset_path != (), "dataset_path", "at least one path")
 
     @property
+    def uses_environment(self) -> bool:
+        return self.offline_steps is not None
+
+    @property
+    def offline_updates(self) -> int:
+        return self.offline_steps or 0
+
+    @property
     def dataset_paths(self) -> tuple[Path, ...]:
         return self.dataset_path if isinstance(self.dataset_path, tuple) else (self.dataset_path,)  # type: ignore[return-value]
 
@@ -148,3 +166,6 @@ def dataset_kind_of(path: Any, agent: Any) -> str | None:
 def check_sizes(name: str, sizes: Sequence[int]) -> None:
     require(all(size >= 1 for size in sizes), name, "sizes >= 1")
     require(len(sizes) <= MAX_LAYERS, name, f"at most {MAX_LAYERS} sizes")
+
+
+ReplaySettings = OffPolicySettings

@@ -20,11 +20,9 @@ from rl_training.checkpoint.read import (
     Checkpoint,
     DamagedCheckpoint,
     available,
-    load_checkpoint,
     load_tensors,
-    newest_checkpoint,
 )
-from rl_training.checkpoint.schema import LEARNER, check_state, load_learner, unfit
+from rl_training.checkpoint.schema import LEARNER, find_checkpoint, invalid_file
 from rl_training.config.fields import parse
 from rl_training.config.train_config import TrainConfig, config_from_dict
 from rl_training.core.checks import Note, UserError, one_line, shown
@@ -174,7 +172,7 @@ def load_agent(path: str | Path, device: str = "cpu") -> Agent:
     if normalizer is not None and normalizer.running:
         seen = about.get("observations", agent.step)
         if not isinstance(seen, int) or not 0 <= seen < LARGEST_COUNT:
-            raise unfit(path, f"observations must be >= 0 and < {LARGEST_COUNT}, got {shown(seen)}")
+            raise invalid_file(path, f"observations must be >= 0 and < {LARGEST_COUNT}, got {shown(seen)}")
         normalizer.remember(agent.learner.engine, seen)
     agent.path, agent.file = path, data
     return agent
@@ -220,7 +218,7 @@ def _build(about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[s
         return Agent(config, learner, observation, action, step)
     except _WRONG as error:
         what = error if isinstance(error, ValueError) else f"damaged or incomplete ({type(error).__name__}: {error})"
-        raise unfit(path, what) from error
+        raise invalid_file(path, what) from error
 
 
 _WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError, RuntimeError)
@@ -240,20 +238,9 @@ def _load_parameters(agent: Agent, tensors: Mapping[str, Tensor], path: Path) ->
 def agent_from_checkpoint(checkpoint: Checkpoint, device: str = "cpu") -> Agent:
     tensors = checkpoint.tensors(LEARNER)
     agent = _build(checkpoint.state, checkpoint.path, device, tensors)
-    load_learner(checkpoint, agent.learner)
+    try:
+        agent.learner.load_state_dict(tensors)
+    except (KeyError, ValueError) as error:
+        raise invalid_file(checkpoint.path, f"{LEARNER}: {error}") from error
     agent.path = checkpoint.path
     return agent
-
-
-def find_checkpoint(path: Path, only: tuple[str, ...] | None = None) -> tuple[Checkpoint, list[str]]:
-    """A checkpoint directory itself, or the newest intact one of a run directory (and what was skipped).
-
-    With `only`, those files alone are read and verified: a policy does not need the replay behind it.
-    """
-    if (path / "manifest.json").exists() or path.name.startswith("step_"):
-        return check_state(load_checkpoint(path, only)), []
-    root = path / "checkpoints" if (path / "checkpoints").is_dir() else path
-    if not root.is_dir():
-        raise UserError(f"{path}: no such run or checkpoint")
-    checkpoint, skipped = newest_checkpoint(root, only)
-    return check_state(checkpoint), skipped

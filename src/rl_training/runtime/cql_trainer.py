@@ -1,6 +1,5 @@
 """Trains `cql`."""
 
-from rl_training.algorithms.cql import CQL
-from rl_training.run.run import trainer_for
+from rl_training.run.trainers import trainer_for
 
-train_cql = trainer_for(CQL)
+train_cql = trainer_for("cql")

@@ -1,6 +1,5 @@
 """Trains `iql`."""
 
-from rl_training.algorithms.iql import IQL
-from rl_training.run.run import trainer_for
+from rl_training.run.trainers import trainer_for
 
-train_iql = trainer_for(IQL)
+train_iql = trainer_for("iql")

@@ -1,6 +1,5 @@
 """Trains `sac`."""
 
-from rl_training.algorithms.sac import SAC
-from rl_training.run.run import trainer_for
+from rl_training.run.trainers import trainer_for
 
-train_sac = trainer_for(SAC)
+train_sac = trainer_for("sac")

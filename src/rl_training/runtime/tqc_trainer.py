@@ -1,6 +1,5 @@
 """Trains `tqc`."""
 
-from rl_training.algorithms.tqc import TQC
-from rl_training.run.run import trainer_for
+from rl_training.run.trainers import trainer_for
 
-train_tqc = trainer_for(TQC)
+train_tqc = trainer_for("tqc")

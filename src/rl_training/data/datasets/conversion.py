@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,11 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Space
 
-from rl_training.algorithms.registry import algorithm_names, learner_class
-from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError, one_line, shown
 from rl_training.data.datasets.array_store import MEMORY_SHARE, Array, allocate, blocks, share_beside
 from rl_training.data.datasets.formats.loaders import NoSuchData, load_transitions, memory_transitions
 from rl_training.data.datasets.from_run import is_run, load_replay
-from rl_training.data.datasets.memory import WHERE, Dataset, check_dataset
+from rl_training.data.datasets.memory import WHERE, Dataset
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.datasets.transitions import Transitions
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict
@@ -46,20 +43,6 @@ def memory_data(dataset: Dataset | None, *, drop_nonfinite: bool = False) -> Tra
     if dataset is None:
         raise NoSuchData("dataset_kind is memory: the data set itself must be passed, in Python with dataset=...")
     return _with_fitting_spaces(memory_transitions(dataset, drop_nonfinite=drop_nonfinite), WHERE)
-
-
-def with_dataset(config: TrainConfig, dataset: Dataset | None) -> TrainConfig:
-    """The config of a run on a data set in memory, which takes the place of a recipe; rejects one that has no place."""
-    if dataset is None:
-        return config
-    check_dataset(dataset)
-    if not learner_class(config.algo).offline:
-        use = ", ".join(name for name in algorithm_names() if learner_class(name).offline)
-        raise UserError(f"dataset must not be given: {config.algo} does not learn from a data set; use {use}")
-    if config.algo_kwargs.get("dataset_path") is not None:
-        raise UserError("dataset and dataset_path must not both be given")
-    settings = {name: value for name, value in config.algo_kwargs.items() if name != "dataset_agent"}
-    return replace(config, algo_kwargs={**settings, "dataset_kind": "memory"})
 
 
 def _with_fitting_spaces(transitions: Transitions, where: str) -> Transitions:

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rl_training.envs.host.vector import SeededEnvs
-
+Array = NDArray[Any]
 WINDOW = 100  # episodes a mean is taken over, as in Stable-Baselines3
 
 
 class EpisodeStatistics:
+    """Means over the last episodes of each seed."""
+
     def __init__(self, seeds: int, num_envs: int) -> None:
         self.num_envs = num_envs
         self.open_returns = np.zeros(seeds * num_envs)
@@ -21,10 +23,10 @@ class EpisodeStatistics:
         self.lengths: list[list[int]] = [[] for _ in range(seeds)]
         self.finished = [0] * seeds
 
-    def count(self, envs: SeededEnvs) -> None:
-        self.open_returns += envs.rewards
+    def count(self, rewards: Array, ended: Array) -> None:
+        """Count one step of every environment in."""
+        self.open_returns += rewards
         self.open_lengths += 1
-        ended = envs.terminated | envs.truncated
         if ended.any():
             for row in np.flatnonzero(ended):
                 seed = int(row) // self.num_envs
@@ -34,7 +36,14 @@ class EpisodeStatistics:
             self.open_returns[ended] = 0
             self.open_lengths[ended] = 0
 
+    @property
+    def mean_return(self) -> float | None:
+        """Over all seeds."""
+        means = [np.mean(window) for window in self.returns if window]
+        return float(np.mean(means)) if means else None
+
     def row(self, seed_index: int) -> dict[str, Any]:
+        """What a row of the log shows."""
         returns, lengths = self.returns[seed_index], self.lengths[seed_index]
         return {
             "rollout/ep_rew_mean": float(np.mean(returns)) if returns else None,
@@ -54,7 +63,8 @@ class EpisodeStatistics:
     def load(self, state: dict[str, Any]) -> None:
         self.open_returns = np.array(state["open_returns"], np.float64)
         self.open_lengths = np.array(state["open_lengths"], np.int64)
-        self.returns, self.lengths = state["returns"], state["lengths"]
+        self.returns = [list(window) for window in state["returns"]]
+        self.lengths = [list(window) for window in state["lengths"]]
         self.finished = list(state["finished"])
 
     def forget(self, envs: Sequence[int]) -> None:
