@@ -44,7 +44,7 @@ wheel-test: $(STAMP) ## build the wheel and use it away from the checkout
 docs: $(STAMP) ## write docs/sourcebook.md from docs/methods.yaml and the registry
 	$(BIN)/python scripts/sourcebook.py
 
-environments: $(STAMP) ## classify every environment that can be made here, write docs/environments.md (10 minutes)
+environments: $(STAMP) ## classify every environment that can be made here, write docs/environment-classes.md (10 minutes)
 	$(BIN)/python scripts/classify_environments.py
 
 learn: $(STAMP) ## the learning proofs (hours, on a GPU too), results in benchmarks/results
