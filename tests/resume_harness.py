@@ -23,10 +23,10 @@ from rl_training.checkpoint.read import Checkpoint, newest_checkpoint
 from rl_training.config.fields import parse
 from rl_training.config.train_config import TrainConfig, config_from_dict
 from rl_training.config.yaml_loading import dump_yaml, load_yaml
+from rl_training.data.replay.part import segment_rows
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.worker import LocalStepper
 from rl_training.run.capacity import make_replay
-from rl_training.run.saver import segment_rows
 
 CLOCK = {"time/fps", "time/time_elapsed"}
 # Every number is prime to every other, so that no two things fall due at the same step by design.
@@ -198,7 +198,7 @@ def contents(run_dir: Path) -> dict[str, Any]:
     for path in sorted((run_dir / "agents").iterdir()):
         found[f"agents/{path.name}"] = hashlib.sha256(path.read_bytes()).hexdigest()
     record = read_json(run_dir / "run.json")
-    for name in ("status", "resume", "failed_seeds", "metrics", "engine"):
+    for name in ("status", "resume", "failed_seeds", "metrics", "execution_plan"):
         found[f"run.json {name}"] = record[name]
     return found
 

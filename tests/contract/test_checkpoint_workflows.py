@@ -21,8 +21,9 @@ from rl_training.core.checks import UserError
 from rl_training.run import saver as saving
 from rl_training.run.agent import load_agent
 from rl_training.run.callbacks import Callback
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
-from rl_training.run.workflows import evaluate_checkpoint, predict_checkpoint, resume_training
+from rl_training.run.workflows import evaluate_checkpoint, predict_checkpoint
 
 CLOCK = {"time/fps", "time/time_elapsed"}
 

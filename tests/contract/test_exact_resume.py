@@ -22,7 +22,7 @@ from resume_harness import (
 )
 
 from rl_training.algorithms.registry import algorithm_names, learner_class
-from rl_training.run.workflows import resume_training
+from rl_training.run.resume import resume_training
 
 CASES = [(algo, family) for algo in algorithm_names() for family in environments(learner_class(algo))]
 ONLINE = [algo for algo in algorithm_names() if not learner_class(algo).offline]

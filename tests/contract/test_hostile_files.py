@@ -17,11 +17,12 @@ from hostile import STEP, agent_with, header, plain, sealed_with, state_text, st
 
 from rl_training import __version__
 from rl_training.checkpoint.read import DamagedCheckpoint, load_checkpoint
+from rl_training.checkpoint.schema import find_checkpoint
 from rl_training.cli.main import main
 from rl_training.core.checks import Note, UserError
-from rl_training.run.agent import find_checkpoint, load_agent
+from rl_training.run.agent import load_agent
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
-from rl_training.run.workflows import resume_training
 
 try:
     import h5py  # noqa: F401  (an extra)

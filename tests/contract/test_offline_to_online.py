@@ -26,8 +26,8 @@ from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.data.replay.mixed import MixedData
 from rl_training.envs.host.factory import EnvSource
 from rl_training.run.callbacks import Callback
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
-from rl_training.run.workflows import resume_training
 
 LEARNERS = [algo for algo in OFFLINE if learner_class(algo).learns_online]
 ENV = {"env_kwargs": {"max_episode_steps": 13}}  # the online stage sees the ends of episodes

@@ -22,8 +22,9 @@ from rl_training.envs.host.vector import SeededEnvs
 from rl_training.envs.host.workers import WorkerStepper
 from rl_training.run import environment_record
 from rl_training.run.callbacks import Callback
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
-from rl_training.run.workflows import evaluate_agent, load_agent, resume_training
+from rl_training.run.workflows import evaluate_agent, load_agent
 
 MODULE = f"carrying_envs:{CARRYING}"  # what a worker process can import
 

@@ -17,7 +17,7 @@ from rl_training.files.run_directory import RunRecord
 from rl_training.run import artifacts as closing
 from rl_training.run import run as trainer
 from rl_training.run.callbacks import Callback
-from rl_training.run.workflows import resume_training
+from rl_training.run.resume import resume_training
 
 pytestmark = pytest.mark.usefixtures("ctrl_c")
 

@@ -229,7 +229,7 @@ def test_an_environment_in_a_module_of_the_current_folder(tmp_path: Path) -> Non
     answer = run_program("-c", start, "train", *words, "--set", "workers=2", cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     (run_dir,) = (tmp_path / "runs").iterdir()
-    assert json.loads((run_dir / "run.json").read_text())["engine"]["workers"] == 2
+    assert json.loads((run_dir / "run.json").read_text())["execution_plan"]["workers"] == 2
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ from rl_training.envs.host import vector
 from rl_training.envs.spaces import space_to_dict
 from rl_training.run import run as trainer
 from rl_training.run.callbacks import Callback
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
 from rl_training.run.session import TrainingFailure
-from rl_training.run.workflows import resume_training
 
 
 class Faulty(gym.Wrapper):
@@ -295,7 +295,7 @@ def test_another_machine_is_told_and_half_a_row_is_cut_off(quick_config, tmp_pat
         json.dumps(
             {
                 **record,
-                "engine": {**record["engine"], "device": "cuda"},
+                "execution_plan": {**record["execution_plan"], "device": "cuda"},
                 "versions": {**record["versions"], "torch": "0.1"},
             }
         )

@@ -36,13 +36,14 @@ from rl_training.checkpoint import write as checkpoint_writing
 from rl_training.checkpoint.read import list_checkpoints, load_checkpoint, newest_checkpoint
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
+from rl_training.data.replay.part import segment_rows
 from rl_training.files import atomic as files
 from rl_training.run import saver as saving
 from rl_training.run.agent import load_agent
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
-from rl_training.run.saver import Saver, segment_rows
+from rl_training.run.saver import Saver
 from rl_training.run.session import TrainingFailure
-from rl_training.run.workflows import resume_training
 
 traced = pytest.mark.skipif(not can_trace(), reason="needs strace and permission to trace")
 SAVES = {"first": 10, "second": 20, "rotating": 30, "after a rotation": 40}  # two are kept

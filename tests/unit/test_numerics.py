@@ -118,7 +118,8 @@ def test_nothing_is_promised_of_libraries_that_are_not_known(monkeypatch) -> Non
     ],
 )
 def test_what_makes_a_resume_inexact(now, versions, expected) -> None:
-    before, here = ExecutionPlan("cpu", False, 1, numerics=FOUND), ExecutionPlan("cpu", False, 1, numerics={**FOUND, **now})
+    before = ExecutionPlan("cpu", False, 1, numerics=FOUND)
+    here = ExecutionPlan("cpu", False, 1, numerics={**FOUND, **now})
     recorded = {"torch": "2", "platform": "kernel", "processor": "this"}
     assert rounding_changes(before, here, recorded, {**recorded, **versions}) == expected
 
@@ -129,16 +130,16 @@ def test_a_compiled_run_on_another_processor_is_inexact() -> None:
 
 
 def test_resume_in_another_mode_reports_inexact(quick_config, tmp_path: Path, capsys) -> None:
+    from rl_training.run.resume import resume_training
     from rl_training.run.run import train
-    from rl_training.run.workflows import resume_training
 
     result = train(quick_config("dqn", tmp_path, total_timesteps=40), show_progress=False)
     place = result.run_dir / "run.json"
     record = json.loads(place.read_text())
-    assert record["resume"] == "exact" and record["engine"]["numerics"] == rounding.numerics("cpu")
+    assert record["resume"] == "exact" and record["execution_plan"]["numerics"] == rounding.numerics("cpu")
     resume_training(result.run_dir, total_timesteps=50, show_progress=False)
     assert json.loads(place.read_text())["resume"] == "exact"
-    record["engine"]["numerics"]["mkl"] = "SSE4_2"
+    record["execution_plan"]["numerics"]["mkl"] = "SSE4_2"
     place.write_text(json.dumps(record))
     resume_training(result.run_dir, total_timesteps=60, show_progress=False)
     line = f"it will not be bit-identical: mkl SSE4_2 -> {rounding.numerics('cpu')['mkl']}"
@@ -163,6 +164,6 @@ def test_torch_in_use_before_the_library_narrows_the_promise(tmp_path: Path) -> 
     record = json.loads(place.read_text())
     if not numerics.has_avx2():
         pytest.skip("nothing is pinned on this processor")
-    assert record["engine"]["numerics"]["mkl"] == "off"
+    assert record["execution_plan"]["numerics"]["mkl"] == "off"
     assert record["promises"] == {"seeds": "the seed alone within rounding", "same_bits_on": "this processor"}
     assert "import rl_training first" in answer.stderr
