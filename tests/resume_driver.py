@@ -49,8 +49,8 @@ def die(session: Session, place: str) -> None:
         "step": session.step,
         "updates": session.gradient_steps,
         "added": session.replay.added if session.replay is not None else 0,
-        "open_lengths": session.episodes.open_lengths.tolist(),
-        "since_training": session.since_training,
+        "open_lengths": session.statistics.open_lengths.tolist(),
+        "since_training": session.clock.since_training,
         "into_a_delay": [session.gradient_steps % phase.every for phase in session.learner.engine.phases],
     }
     Path("cut.json").write_text(json.dumps(where))
@@ -80,7 +80,11 @@ def at_episode_end(cut: dict[str, Any]) -> None:
 
 def at_mid_episode(cut: dict[str, Any]) -> None:
     """In the middle of everything: of every episode, and of the steps between two updates."""
-    after_step(cut, lambda session: bool(session.episodes.open_lengths.min() > 0 and session.since_training > 0))
+
+    def amid(session: Session) -> bool:
+        return bool(session.statistics.open_lengths.min() > 0 and session.clock.since_training > 0)
+
+    after_step(cut, amid)
 
 
 def at_delay(cut: dict[str, Any]) -> None:

@@ -217,7 +217,7 @@ def replay_of(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     settings = parse(learner_class(config.algo).settings_type, config.algo_kwargs)
     shape = LocalStepper(EnvSource(config.env_id, dict(config.env_kwargs)), 1).shape
     replay = make_replay(config, settings, shape, torch.device("cpu"))
-    added = checkpoint.state["added"]
+    added = checkpoint.state["parts"]["replay"]["added"]
     oldest = added - min(added, replay.capacity)
     for name in checkpoint.names("replay_"):
         start, stop = segment_rows(name)

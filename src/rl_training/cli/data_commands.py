@@ -107,7 +107,7 @@ def _facts(summary: dict[str, Any]) -> list[str]:
     for name in ("observations", "actions", "rewards"):
         about = summary[name]
         shape = "x".join(map(str, about["shape"])) + " " if about["shape"] else ""
-        kind = "choices, " if about.get("discrete") else ""
+        kind = "choices, " * bool(about.get("discrete"))
         rows[name] = f"{shape}{about['dtype']}, {kind}{about['min']:.4g} to {about['max']:.4g}"
     rows |= {"environment": summary["env_id"] or "not told", "sha256": summary["sha256"]}
     return [f"{name:13s} {text}" for name, text in rows.items()]

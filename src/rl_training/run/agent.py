@@ -58,7 +58,7 @@ class Agent:
 
     def predict(self, obs: Any, deterministic: bool = True, seed_index: int = 0) -> Any:
         """One observation gives an int or an (action_dim,) array in the environment's units, a batch gives a batch."""
-        rows, single = self._encode(obs)
+        rows, single = self.observation.read(obs)
         result = self.action.to_env(self.act(rows, deterministic, seed_index))
         return self.action.one(result) if single else result
 
@@ -71,32 +71,6 @@ class Agent:
             self._calls += 1
             actions = self.learner.act_explore(every_seed, self._calls, 1.0)
         return np.asarray(actions[seed_index])
-
-    def _encode(self, obs: Any) -> tuple[Array, bool]:
-        space = self.observation.space
-        try:
-            array = np.asarray(obs)
-        except ValueError as error:
-            raise UserError(f"observation must be an array of shape {space.shape}, got a ragged list") from error
-        if array.dtype == object or not np.issubdtype(array.dtype, np.number):
-            raise UserError(f"observation must be an array of numbers of shape {space.shape}")
-        single = array.shape == space.shape
-        batch = array[None] if single else array
-        if batch.shape[1:] != space.shape or len(batch) == 0:
-            raise UserError(f"observation must be of shape {space.shape} or a batch of it, got {array.shape}")
-        if not np.isfinite(batch).all():
-            raise UserError("observation must be finite, got NaN or infinity")
-        if self.observation.is_image and not ((batch >= 0) & (batch <= 255) & (batch == np.floor(batch))).all():
-            raise UserError("observation must be an image of whole numbers from 0 to 255 (uint8)")
-        rows = np.zeros((len(batch), *self.observation.shape), self.observation.dtype)
-        for row, one in zip(rows, batch, strict=True):
-            if self.observation.one_hot and not (one == int(one) and space.contains(int(one))):
-                raise UserError(f"observation must be in {space}, got {one}")
-            with np.errstate(over="ignore"):
-                self.observation.encode(one, row)
-        if not np.isfinite(rows).all():
-            raise UserError("observation must be finite in float32")
-        return rows, single
 
     def parameters(self, seed_index: int) -> dict[str, Tensor]:
         return seed_parameters(self.learner, seed_index)

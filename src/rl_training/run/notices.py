@@ -38,9 +38,7 @@ def recorded_plan(record: RunRecord) -> tuple[ExecutionPlan, str | None]:
 def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, envs: SeededEnvs | None) -> list[str]:
     """What the user should know before the run starts."""
     config, settings = inputs.config, inputs.settings
-    limited = (
-        inputs.dataset.has_time_limit if inputs.dataset else envs is None or envs.spec.episode_limit is not None
-    )
+    limited = inputs.dataset.has_time_limit if inputs.dataset else envs is None or envs.spec.episode_limit is not None
     notices = [plan.note] if plan.note else []
     late = narrowed(plan.numerics)
     if late is not None:
