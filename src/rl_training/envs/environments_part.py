@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +28,7 @@ class StatisticsState:
 
 @dataclass(frozen=True)
 class EnvironmentsState:
-    statistics: StatisticsState
+    statistics: dict[str, Any]
     episodes: tuple[int, ...] = setting(must=at_least(0))
     unlogged: tuple[int, ...] = setting((), at_least(0))
 
@@ -52,7 +53,8 @@ class EnvironmentsPart:
 
     def check(self, stored: StoredPart) -> None:
         state = stored.parse(EnvironmentsState)
-        seeds, rows, statistics = len(self.envs.seeds), self.envs.size, state.statistics
+        statistics = stored.parse(StatisticsState, state.statistics)
+        seeds, rows = len(self.envs.seeds), self.envs.size
         lengths = {
             "episodes": (len(state.episodes), rows),
             "open_returns": (len(statistics.open_returns), rows),
@@ -77,7 +79,7 @@ class EnvironmentsPart:
                 "obs": tensors["obs"].numpy(),
             }
         )
-        envs.statistics.load(asdict(state.statistics))
+        envs.statistics.load(asdict(stored.parse(StatisticsState, state.statistics)))
         envs.statistics.forget(envs.lost)
 
     def _check_open_episodes(self, stored: StoredPart, tensors: dict[str, Tensor]) -> None:
