@@ -24,7 +24,7 @@ SHAPE = EnvSpec(vector(17), continuous(6))
 
 def threads(**changes) -> int:
     config = TrainConfig("sac", "HalfCheetah-v5", total_timesteps=1000, device="cpu", **changes)
-    return choices.choose(config, parse_settings(config)[1], SHAPE).threads
+    return choices.choose_plan(config, parse_settings(config)[1], SHAPE).threads
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_large_update_uses_the_cores_or_fewer_if_the_user_says_so(monkeypatch,
 def test_compiling_is_worth_it_for_the_updates_there_will_be() -> None:
     def compiled(steps: int, **settings: int) -> bool:
         config = TrainConfig("iql", "Hopper-v5", total_timesteps=steps, device="cpu", algo_kwargs=settings)
-        return choices.choose(config, parse_settings(config)[1], SHAPE).compiled
+        return choices.choose_plan(config, parse_settings(config)[1], SHAPE).compiled
 
     assert compiled(1_000_000) and not compiled(128)
     assert not compiled(128, offline_steps=1_000_000), "the run ends before"
