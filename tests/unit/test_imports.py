@@ -14,8 +14,8 @@ ROOT = "rl_training"
 
 # From the bottom to the top.
 LAYERS = (
-    "core", "config", "files", "checkpoint", "report", "models", "envs", "data", "engine", "algorithms", "loops", "run",
-    "api", "cli", "experiment", "runtime",
+    "core", "config", "tensors", "files", "checkpoint", "report", "models", "envs", "data", "engine", "algorithms",
+    "loops", "run", "api", "cli", "experiment", "runtime",
 )  # fmt: skip
 TORCH_FREE = {"core", "config", "envs"}  # importing them must not load torch
 TOP = len(LAYERS)  # the modules of the package itself: lazy exports and __main__
