@@ -18,7 +18,7 @@ LAYERS = (
     "loops", "run", "api", "cli", "experiment", "runtime",
 )  # fmt: skip
 # Importing these must not load torch: worker processes and the command line's help start with them.
-TORCH_FREE = ("core", "config", "envs.host", "envs.spaces")
+TORCH_FREE = ("core", "config", "envs.host", "envs.spaces", "envs.episode_metrics")
 TOP = len(LAYERS)  # the modules of the package itself: lazy exports and __main__
 
 

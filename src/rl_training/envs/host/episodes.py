@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.envs.episode_metrics import WINDOW, episode_metrics
 from rl_training.envs.host.vector import SeededEnvs
-
-WINDOW = 100  # episodes a mean is taken over, as in Stable-Baselines3
 
 
 class EpisodeStatistics:
@@ -35,12 +34,7 @@ class EpisodeStatistics:
             self.open_lengths[ended] = 0
 
     def row(self, seed_index: int) -> dict[str, Any]:
-        returns, lengths = self.returns[seed_index], self.lengths[seed_index]
-        return {
-            "rollout/ep_rew_mean": float(np.mean(returns)) if returns else None,
-            "rollout/ep_len_mean": float(np.mean(lengths)) if lengths else None,
-            "time/episodes": self.finished[seed_index],
-        }
+        return episode_metrics(self.returns[seed_index], self.lengths[seed_index], self.finished[seed_index])
 
     def state(self) -> dict[str, Any]:
         return {
