@@ -13,12 +13,12 @@ from torch import Tensor
 
 from rl_training.algorithms.dqn import DQN
 from rl_training.engine.acting import MOST_GRAPHS, Acting
-from rl_training.engine.device_rng import normals, threefry, uniforms
 from rl_training.engine.engine import Engine
 from rl_training.engine.groups import Layout
 from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
 from rl_training.engine.phases import CARRIED, Phase
 from rl_training.models.mlp_q_network import MLPQNetwork
+from rl_training.tensors.device_rng import normals, threefry, uniforms
 
 CPU = torch.device("cpu")
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rl_training.envs.episode_metrics import WINDOW, episode_metrics
+
 Array = NDArray[Any]
-WINDOW = 100  # episodes a mean is taken over, as in Stable-Baselines3
 
 
 class EpisodeStatistics:
@@ -44,12 +45,7 @@ class EpisodeStatistics:
 
     def row(self, seed_index: int) -> dict[str, Any]:
         """What a row of the log shows."""
-        returns, lengths = self.returns[seed_index], self.lengths[seed_index]
-        return {
-            "rollout/ep_rew_mean": float(np.mean(returns)) if returns else None,
-            "rollout/ep_len_mean": float(np.mean(lengths)) if lengths else None,
-            "time/episodes": self.finished[seed_index],
-        }
+        return episode_metrics(self.returns[seed_index], self.lengths[seed_index], self.finished[seed_index])
 
     def state(self) -> dict[str, Any]:
         return {

@@ -29,6 +29,19 @@ def uniforms(seeds: Tensor, stream: int, step: Tensor, count: int) -> Tensor:
     counter = torch.arange(half, dtype=torch.int32, device=seeds.device)
     key0 = seeds.to(torch.int32).unsqueeze(1)
     words = threefry(key0, torch.full_like(key0, stream), counter, step.to(torch.int32)[..., None, None])
+    return _unit_interval(words, count)
+
+
+def member_uniforms(seeds: Tensor, stream: int, members: Tensor, steps: Tensor, count: int) -> Tensor:
+    """(rows, count) numbers in (0, 1), each row a function of its own seed, member of that seed's, and step only."""
+    half = (count + 1) // 2
+    key0, member, step = (one.to(torch.int32).unsqueeze(1) for one in (seeds, members, steps))
+    counter = member * half + torch.arange(half, dtype=torch.int32, device=seeds.device)
+    return _unit_interval(threefry(key0, torch.full_like(key0, stream), counter, step), count)
+
+
+def _unit_interval(words: tuple[Tensor, Tensor], count: int) -> Tensor:
+    """The first `count` random words as float32 in (0, 1): 24 bits of each, and half a unit."""
     bits = torch.cat(words, dim=-1)[..., :count]
     return ((bits >> 8) & 0xFFFFFF).to(torch.float32) * 2.0**-24 + 2.0**-25
 
