@@ -136,7 +136,7 @@ def train_on(probe: type[Probe], algo: str, output_dir: Path, steps: int = 600, 
     names = {field.name for field in dataclasses.fields(cls.settings_type)}
 
     def make() -> gym.Env[Any, Any]:
-        env = ("discrete" in probe(cls.actions))
+        env = probe("discrete" in cls.actions)
         return gym.wrappers.TimeLimit(env, probe.time_limit) if probe.time_limit else env
 
     config = TrainConfig(

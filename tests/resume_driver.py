@@ -32,7 +32,7 @@ import torch
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.cli import main
 from rl_training.envs.host.vector import SeededEnvs
-from rl_training.run import workflows
+from rl_training.run import resume
 from rl_training.run.saver import Saver
 from rl_training.run.session import Session
 
@@ -227,12 +227,16 @@ CUTS = {
 # --- negative controls: a resume that forgets something ---------------------------------------------------------------
 def forget(control: dict[str, Any]) -> None:
     """`{"state": {key: value}}` replaces counters, `{"zero": name}` a tensor, of the checkpoint that is resumed."""
-    find, tensors = workflows.find_checkpoint, Checkpoint.tensors
+    find, tensors = resume.find_checkpoint, Checkpoint.tensors
 
     def patched_find(path: Path) -> tuple[Checkpoint, list[str]]:
         checkpoint, notes = find(path)
-        assert checkpoint.state.keys() >= control.get("state", {}).keys()
-        return dataclasses.replace(checkpoint, state={**checkpoint.state, **control.get("state", {})}), notes
+        parts = {name: dict(values) for name, values in checkpoint.state["parts"].items()}
+        for key, value in control.get("state", {}).items():
+            part, _, name = key.partition(".")
+            assert name in parts[part]
+            parts[part][name] = value
+        return dataclasses.replace(checkpoint, state={**checkpoint.state, "parts": parts}), notes
 
     def patched_tensors(checkpoint: Checkpoint, name: str) -> dict[str, torch.Tensor]:
         found = tensors(checkpoint, name)
@@ -240,7 +244,7 @@ def forget(control: dict[str, Any]) -> None:
             found[key] = torch.zeros_like(found[key])
         return found
 
-    workflows.find_checkpoint = patched_find
+    resume.find_checkpoint = patched_find
     Checkpoint.tensors = patched_tensors  # type: ignore[method-assign]
 
 

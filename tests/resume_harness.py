@@ -187,10 +187,11 @@ def contents(run_dir: Path) -> dict[str, Any]:
     found["checkpoints"] = sorted(path.name for path in (run_dir / "checkpoints").iterdir())
     for name, tensor in {**tensors_of(checkpoint), **replay_of(checkpoint)}.items():
         found[name] = (tuple(tensor.shape), str(tensor.dtype), tensor.contiguous().numpy().tobytes())
-    for name, value in checkpoint.state.items():
-        if name != "elapsed":
-            # The clock's digits decide how long a row of metrics is.
-            found[f"state.{name}"] = value["evaluations"] if name == "offsets" else value
+    state = {**checkpoint.state, **checkpoint.state["parts"]}
+    state |= {f"session.{name}": value for name, value in state.pop("session").items() if name != "elapsed"}
+    # The clock's digits decide how long a row of metrics is.
+    state["session.offsets"] = state["session.offsets"]["evaluations"]
+    found |= {f"state.{name}": value for name, value in state.items() if name != "parts"}
     for line, row in enumerate((run_dir / "metrics.jsonl").read_text().splitlines()):
         found[f"metrics.jsonl:{line + 1}"] = {k: v for k, v in json.loads(row).items() if k not in CLOCK}
     found["evaluations.jsonl"] = (run_dir / "evaluations.jsonl").read_bytes()
@@ -215,7 +216,7 @@ def replay_of(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
         return {}
     config = config_from_dict(checkpoint.state["config"], allow_module_env=True)
     settings = parse(learner_class(config.algo).settings_type, config.algo_kwargs)
-    shape = LocalStepper(EnvSource(config.env_id, dict(config.env_kwargs)), 1).shape
+    shape = LocalStepper(EnvSource(config.env_id, dict(config.env_kwargs)), 1).spec
     replay = make_replay(config, settings, shape, torch.device("cpu"))
     added = checkpoint.state["parts"]["replay"]["added"]
     oldest = added - min(added, replay.capacity)

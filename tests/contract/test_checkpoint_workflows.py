@@ -218,7 +218,7 @@ def test_a_checkpoint_that_lost_its_environments_is_damaged(finished_run, tmp_pa
     checkpoint = list_checkpoints(run_dir / "checkpoints")[-1]
     (checkpoint / "envs.safetensors").unlink()
     seal(checkpoint, step=120)
-    with pytest.raises(UserError, match=r"damaged \(its environments are missing\)"):
+    with pytest.raises(UserError, match=r"damaged \(no envs.safetensors\)"):
         resume_training(checkpoint, total_timesteps=140)
 
 

@@ -56,7 +56,7 @@ def test_the_command_line_resumes_online(tmp_path: Path, capsys) -> None:
     assert answer["metrics"]["global_step"] == 140
     assert answer["metrics"]["gradient_steps"] == 47 + (93 - 20)  # learning_starts is 20
     state = load_checkpoint(Path(answer["checkpoint_path"])).state
-    assert state["added"] == 93 and state["config"]["algo_kwargs"]["offline_steps"] == 47
+    assert state["parts"]["replay"]["added"] == 93 and state["config"]["algo_kwargs"]["offline_steps"] == 47
     assert state["dataset"] == json.loads((run_dir / "run.json").read_text())["dataset"]
     assert main(["resume", str(run_dir), "--total-timesteps", "150", "--quiet", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"]["gradient_steps"] == 47 + (103 - 20)

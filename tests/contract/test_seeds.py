@@ -94,7 +94,7 @@ def test_a_layer_rounds_alike_with_and_without_a_seed_axis(members: int, n_in: i
 @every_algorithm
 def test_seeds_draw_the_same_numbers_in_any_company(algo: str) -> None:
     together, alone = make_learner(algo, seeds=SEEDS), make_learner(algo, seeds=SEEDS[2:])
-    obs = np.random.default_rng(0).standard_normal((1, 4, *together_shape(algo).obs_shape)).astype(np.float32)
+    obs = np.random.default_rng(0).standard_normal((1, 4, *together_shape(algo).observation.shape)).astype(np.float32)
     for step in (0, 1, 1_000_000):
         assert np.array_equal(together.act_randomly(step, 4)[2], alone.act_randomly(step, 4)[0])
         acted = together.act_explore(obs.repeat(3, 0), step, 0.05)[2]

@@ -222,7 +222,7 @@ def test_an_endless_episode_makes_the_resume_inexact(quick_config, tmp_path: Pat
     assert record["resume"] == "inexact" and "on a resume it starts afresh" in record["resume_note"]
     assert capsys.readouterr().err.count("resume: inexact (an episode went on for more than") == 1
     resumed = resume_training(result.run_dir, total_timesteps=270, show_progress=False)
-    episodes = load_checkpoint(resumed.checkpoint_path).state["episode_statistics"]
+    episodes = load_checkpoint(resumed.checkpoint_path).state["parts"]["environments"]["statistics"]
     assert episodes["lengths"] == [[50] * 4]  # the 25 steps of the lost one are not added to another's
     assert episodes["open_lengths"] == [45]
 

@@ -39,10 +39,10 @@ class StoredPart:
             raise DamagedCheckpoint(f"{checkpoint.path.name} damaged (its {name} is missing)")
         self.values: dict[str, Any] = checkpoint.state["parts"][name]
 
-    def parse(self, cls: type[Values], values: Mapping[str, Any] | None = None) -> Values:
-        """The part's values, or some of them, as a dataclass whose fields are checked. More may be stored."""
+    def parse(self, cls: type[Values]) -> Values:
+        """The part's values as a dataclass whose fields are checked. More may be stored."""
         try:
-            return parse_known(cls, self.values if values is None else values)  # type: ignore[no-any-return]
+            return parse_known(cls, self.values)  # type: ignore[no-any-return]
         except UserError as error:
             raise self.invalid(error) from error
 

@@ -1,4 +1,4 @@
-"""What every checkpoint holds besides the state of its parts, and where checkpoints are found."""
+"""What a checkpoint's `state.json` holds, and where checkpoints are found."""
 
 from __future__ import annotations
 
@@ -10,34 +10,139 @@ from typing import Any
 
 from rl_training.checkpoint.read import Checkpoint, load_checkpoint, newest_checkpoint
 from rl_training.config.fields import at_least, parse, setting
-from rl_training.config.train_config import config_from_dict
+from rl_training.config.train_config import TrainConfig, config_from_dict
 from rl_training.config.yaml_loading import plain_values
 from rl_training.core.checks import ConfigError, UserError, one_line
 
 LEARNER = "learner.safetensors"
+LOGS = ("metrics", "evaluations")  # files of rows that a checkpoint knows the length of
 
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """`state.json`. More may stand there; this must."""
+    """`state.json`. More may be stored; this must."""
 
     config: dict[str, Any]
     observation_space: dict[str, Any]
     action_space: dict[str, Any]
-    parts: dict[str, dict[str, Any]]
+    parts: dict[str, dict[str, Any]]  # the values of each part by its name
     step: int = setting(must=at_least(0))
 
 
+# --- the values of the parts ---------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class ClockState:
+    step: int = setting(must=at_least(0))
+    since_training: int = setting(must=at_least(0))
+    horizon: int = setting(must=at_least(1))
+
+
+@dataclass(frozen=True)
+class ReplayState:
+    added: int = setting(must=at_least(0))  # transitions ever added, per seed
+    capacity: int = setting(must=at_least(1))
+
+
+@dataclass(frozen=True)
+class EnvironmentsState:
+    statistics: dict[str, Any]
+    episodes: tuple[int, ...] = setting(must=at_least(0))
+    unlogged: tuple[int, ...] = setting((), at_least(0))
+
+
+@dataclass(frozen=True)
+class StatisticsState:
+    open_returns: tuple[float, ...]
+    open_lengths: tuple[int, ...]
+    returns: tuple[tuple[float, ...], ...]
+    lengths: tuple[tuple[int, ...], ...]
+    finished: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SessionState:
+    best: tuple[float | None, ...]
+    failed: dict[str, dict[str, Any]]
+    last_evaluation: tuple[tuple[tuple[float, ...], tuple[int, ...]], ...]
+    offsets: dict[str, int]
+    elapsed: float = setting(must=at_least(0))
+    last_evaluation_step: int = setting(must=at_least(-1))
+    evaluation_due: bool = False
+
+
+PARTS = {
+    "clock": ClockState,
+    "replay": ReplayState,
+    "environments": EnvironmentsState,
+    "session": SessionState,
+}
+
+
+# --- checks: the digests of a checkpoint prove that it is whole, not that it makes sense ----------------------------
 def check_state(checkpoint: Checkpoint) -> Checkpoint:
-    """The same checkpoint, its state of the right types, or a UserError of one line."""
+    """The same checkpoint, its state of the right types and sizes, or a UserError of one line."""
     try:
         state = parse_known(CheckpointState, checkpoint.state)
-        config_from_dict(state.config, allow_module_env=True)
+        config = config_from_dict(state.config, allow_module_env=True)
+        parts = {name: parse_known(cls, state.parts[name]) for name, cls in PARTS.items() if name in state.parts}
+        problem = _problem(checkpoint.step, state.step, parts, config)
     except UserError as error:
         raise invalid_file(checkpoint.path, error) from error
-    if state.step != checkpoint.step:
-        raise invalid_file(checkpoint.path, f"step is {state.step}, the manifest's is {checkpoint.step}")
-    return dataclasses.replace(checkpoint, state={**checkpoint.state, **plain_values(dataclasses.asdict(state))})
+    if problem is not None:
+        raise invalid_file(checkpoint.path, problem)
+    values = {**state.parts, **{name: dataclasses.asdict(one) for name, one in parts.items()}}
+    checked = {**dataclasses.asdict(state), "parts": values}
+    return dataclasses.replace(checkpoint, state={**checkpoint.state, **plain_values(checked)})
+
+
+def _problem(manifest_step: int, step: int, parts: Mapping[str, Any], config: TrainConfig) -> str | None:
+    """What is wrong with values that have the right types."""
+    clock, environments, session = (parts.get(name) for name in ("clock", "environments", "session"))
+    for found in (step, clock.step if clock is not None else step):
+        if found != manifest_step:
+            return f"step is {found}, the manifest's is {manifest_step}"
+    if environments is not None:
+        problem = _environments_problem(environments, config)
+        if problem is not None:
+            return problem
+    return _session_problem(session, config) if session is not None else None
+
+
+def _environments_problem(state: EnvironmentsState, config: TrainConfig) -> str | None:
+    statistics: StatisticsState = parse_known(StatisticsState, state.statistics)
+    seeds, rows = len(config.seed_list), len(config.seed_list) * config.num_envs
+    counts = {
+        "episodes": (len(state.episodes), rows),
+        "open_returns": (len(statistics.open_returns), rows),
+        "open_lengths": (len(statistics.open_lengths), rows),
+        "returns": (len(statistics.returns), seeds),
+        "lengths": (len(statistics.lengths), seeds),
+        "finished": (len(statistics.finished), seeds),
+    }
+    return _count_problem(counts)
+
+
+def _session_problem(state: SessionState, config: TrainConfig) -> str | None:
+    seeds = len(config.seed_list)
+    problem = _count_problem(
+        {"best": (len(state.best), seeds), "last_evaluation": (len(state.last_evaluation) or seeds, seeds)}
+    )
+    if problem is not None:
+        return problem
+    if any(not returns or len(returns) != len(lengths) for returns, lengths in state.last_evaluation):
+        return "last_evaluation has an entry without episodes"
+    if any(name not in state.offsets or state.offsets[name] < 0 for name in LOGS):
+        return "offsets must be >= 0 for metrics and evaluations"
+    if any(not isinstance(entry.get("update"), int) for entry in state.failed.values()):
+        return "failed must name the update of each seed"
+    return None
+
+
+def _count_problem(counts: Mapping[str, tuple[int, int]]) -> str | None:
+    for name, (found, expected) in counts.items():
+        if found != expected:
+            return f"{name} has {found} entries, {expected} are expected"
+    return None
 
 
 def parse_known(cls: Any, values: Mapping[str, Any]) -> Any:

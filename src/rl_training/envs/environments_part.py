@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from rl_training.checkpoint.parts import PartState, StoredPart
 from rl_training.checkpoint.read import Checkpoint
-from rl_training.config.fields import at_least, setting
+from rl_training.checkpoint.schema import EnvironmentsState
 from rl_training.envs.host.vector import SeededEnvs
 
 FILE = "envs.safetensors"
-
-
-@dataclass(frozen=True)
-class StatisticsState:
-    open_returns: tuple[float, ...]
-    open_lengths: tuple[int, ...]
-    returns: tuple[tuple[float, ...], ...]
-    lengths: tuple[tuple[int, ...], ...]
-    finished: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class EnvironmentsState:
-    statistics: dict[str, Any]
-    episodes: tuple[int, ...] = setting(must=at_least(0))
-    unlogged: tuple[int, ...] = setting((), at_least(0))
 
 
 class EnvironmentsPart:
@@ -52,24 +33,10 @@ class EnvironmentsPart:
         return PartState({**values, "statistics": self.envs.statistics.state()}, {"envs": tensors})
 
     def check(self, stored: StoredPart) -> None:
-        state = stored.parse(EnvironmentsState)
-        statistics = stored.parse(StatisticsState, state.statistics)
-        seeds, rows = len(self.envs.seeds), self.envs.size
-        lengths = {
-            "episodes": (len(state.episodes), rows),
-            "open_returns": (len(statistics.open_returns), rows),
-            "open_lengths": (len(statistics.open_lengths), rows),
-            "returns": (len(statistics.returns), seeds),
-            "lengths": (len(statistics.lengths), seeds),
-            "finished": (len(statistics.finished), seeds),
-        }
-        for name, (found, expected) in lengths.items():
-            if found != expected:
-                raise stored.invalid(f"{name} has {found} entries, {expected} are expected")
+        self._check_open_episodes(stored, stored.tensors(FILE))
 
     def load(self, stored: StoredPart) -> None:
         envs, state, tensors = self.envs, stored.parse(EnvironmentsState), stored.tensors(FILE)
-        self._check_open_episodes(stored, tensors)
         envs.restore(
             {
                 "episodes": state.episodes,
@@ -79,7 +46,7 @@ class EnvironmentsPart:
                 "obs": tensors["obs"].numpy(),
             }
         )
-        envs.statistics.load(asdict(stored.parse(StatisticsState, state.statistics)))
+        envs.statistics.load(state.statistics)
         envs.statistics.forget(envs.lost)
 
     def _check_open_episodes(self, stored: StoredPart, tensors: dict[str, Tensor]) -> None:

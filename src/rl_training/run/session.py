@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from rl_training.algorithms.base import Learner
 from rl_training.checkpoint.parts import Part, PartState, StoredPart
 from rl_training.checkpoint.read import Checkpoint
-from rl_training.config.fields import at_least, setting
+from rl_training.checkpoint.schema import LOGS, SessionState
 from rl_training.core.signals import Stopped, active_signals, interruptible
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.episodes import EpisodeStatistics
@@ -38,18 +37,6 @@ class TrainingFailure(Exception):
 
 
 TOO_LONG = f"an episode went on for more than {MAX_LOG} steps: on a resume it starts afresh"
-LOGS = ("metrics", "evaluations")
-
-
-@dataclass(frozen=True)
-class SessionState:
-    best: tuple[float | None, ...]
-    failed: dict[str, dict[str, Any]]
-    last_evaluation: tuple[tuple[tuple[float, ...], tuple[int, ...]], ...]
-    offsets: dict[str, int]
-    elapsed: float = setting(must=at_least(0))
-    last_evaluation_step: int = setting(must=at_least(-1))
-    evaluation_due: bool = False
 
 
 class Session:
@@ -254,17 +241,7 @@ class Session:
         return PartState(values)
 
     def check(self, stored: StoredPart) -> None:
-        state, seeds = stored.parse(SessionState), len(self.seeds)
-        counts = {"best": len(state.best), "last_evaluation": len(state.last_evaluation) or seeds}
-        for name, found in counts.items():
-            if found != seeds:
-                raise stored.invalid(f"{name} has {found} entries, {seeds} are expected")
-        if any(not returns or len(returns) != len(lengths) for returns, lengths in state.last_evaluation):
-            raise stored.invalid("last_evaluation has an entry without episodes")
-        if any(name not in state.offsets or state.offsets[name] < 0 for name in LOGS):
-            raise stored.invalid("offsets must be >= 0 for metrics and evaluations")
-        if any(not isinstance(entry.get("update"), int) for entry in state.failed.values()):
-            raise stored.invalid("failed must name the update of each seed")
+        stored.parse(SessionState)
 
     def load(self, stored: StoredPart) -> None:
         state = stored.parse(SessionState)

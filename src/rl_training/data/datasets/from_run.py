@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rl_training.checkpoint.parts import StoredPart
 from rl_training.checkpoint.read import Checkpoint, DamagedCheckpoint
-from rl_training.checkpoint.schema import find_checkpoint, invalid_file
+from rl_training.checkpoint.schema import ReplayState, find_checkpoint, invalid_file
 from rl_training.config.train_config import config_from_dict
 from rl_training.core.checks import UserError, one_line
 from rl_training.core.machine import free_memory, gibibytes
@@ -19,7 +19,7 @@ from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.array_store import MEMORY_SHARE
 from rl_training.data.datasets.transitions import Transitions, check_values
 from rl_training.data.replay.buffer import field_layout, replay_bytes
-from rl_training.data.replay.part import ReplayPart, ReplayState, check_segment, segment_rows
+from rl_training.data.replay.part import ReplayPart, check_segment, segment_rows
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_from_dict, space_to_dict
 
 

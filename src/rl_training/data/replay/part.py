@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from rl_training.checkpoint.parts import PartState, StoredPart
 from rl_training.checkpoint.read import Checkpoint, DamagedCheckpoint
-from rl_training.config.fields import at_least, setting
+from rl_training.checkpoint.schema import ReplayState
 from rl_training.core.specs import EnvSpec
 from rl_training.data.replay.buffer import ReplayBuffer, whole_steps
 from rl_training.data.replay.priorities import LARGEST
@@ -20,12 +19,6 @@ SEGMENT_NAME = re.compile(r"replay_(\d{12,18})_(\d{12,18})\.safetensors")
 MAX_SEGMENTS = 1024  # then the replay is written anew: linking many small files would cost more than it saves
 MAX_SEGMENT_BYTES = 1 << 28  # `load` holds one segment beside the replay, twice
 PRIORITIES = "priorities.safetensors"
-
-
-@dataclass(frozen=True)
-class ReplayState:
-    added: int = setting(must=at_least(0))  # transitions ever added, per seed
-    capacity: int = setting(must=at_least(1))
 
 
 class ReplayPart:
