@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from provenance import write_result
 
-from rl_training.algorithms.base import Learner, OffPolicySettings
+from rl_training.algorithms.base import Learner, ReplaySettings
 from rl_training.algorithms.registry import learner_class
 from rl_training.config.fields import parse
 from rl_training.config.settings import OfflineSettings
@@ -37,7 +37,7 @@ SHAPES = {
 ROWS = 10_000
 
 
-def filled_source(spec: EnvSpec, settings: OffPolicySettings, seeds: int, device: str) -> ReplayBuffer | ResidentData:
+def filled_source(spec: EnvSpec, settings: ReplaySettings, seeds: int, device: str) -> ReplayBuffer | ResidentData:
     """Random transitions where the loop would have them: a data set for an offline algorithm, else a replay."""
     generator = torch.Generator(device=device).manual_seed(0)
     if isinstance(settings, OfflineSettings):
@@ -76,7 +76,7 @@ def shape_of(cls: type[Learner]) -> EnvSpec:
     return SHAPES["CartPole-v1" if "discrete" in cls.actions else "HalfCheetah-v5"]
 
 
-def updates_per_call(settings: OffPolicySettings) -> int:
+def updates_per_call(settings: ReplaySettings) -> int:
     """As many as the loop does at once on a GPU."""
     return SAME_RATE if isinstance(settings, OfflineSettings) else settings.gradient_updates_per_step
 

@@ -137,6 +137,7 @@ def check_learns_from_pictures(algo: str, side: int, output_dir: Path, **setting
     """One step from a picture whose left or right half is bright: the action that points there is what pays."""
     import gymnasium as gym
     import numpy as np
+    import torch
     from gymnasium import spaces
     from probes import train_on
 
@@ -162,5 +163,5 @@ def check_learns_from_pictures(algo: str, side: int, output_dir: Path, **setting
 
     sizes = {"hidden_sizes": (32,), "features_dim": 8, "batch_size": 16, "learning_rate": 2e-3, "train_frequency": 1}
     learner = train_on(Lamp, algo, output_dir, steps=300, **{**sizes, **settings})  # type: ignore[arg-type]
-    left, right = learner.act_greedy(pictures[None])[0, :, 0]
+    left, right = learner.act_greedy(torch.from_numpy(pictures[None])).action[0, :, 0]
     assert left < -0.5 and right > 0.5

@@ -172,4 +172,4 @@ def action_values(learner: Learner, state: float) -> torch.Tensor:
 
 
 def greedy_action(learner: Learner, state: float) -> float:
-    return float(learner.act_greedy(np.full((len(learner.seeds), 1, 1), state, np.float32))[0].item())
+    return float(learner.act_greedy(torch.full((len(learner.seeds), 1, 1), state)).action[0].item())

@@ -23,6 +23,9 @@ from rl_training.run.run import train
 
 QuickConfig = Callable[..., Any]
 SEEDS = (5, 0, 2**31 - 1)
+BY_SEED = (
+    "params.", "adam_", "metric_sum", "metric_latest", "first_nonfinite_update", "normalizer.mean", "normalizer.sq",
+)  # fmt: skip
 
 
 def run(quick_config: QuickConfig, algo: str, path: Path, seeds: tuple[int, ...], **changes: Any) -> TrainResult:
@@ -35,9 +38,7 @@ def saved_arrays(result: TrainResult, seed_index: int) -> dict[str, Tensor]:
     checkpoint = load_checkpoint(result.checkpoint_path)
     arrays = {}
     for name, tensor in checkpoint.tensors("learner.safetensors").items():
-        by_seed = ("params.", "adam_", "metric_sum", "metric_latest", "first_bad", "normalizer.mean", "normalizer.sq")
-        per_seed = name.startswith(by_seed)
-        arrays[name] = tensor[seed_index] if per_seed else tensor
+        arrays[name] = tensor[seed_index] if name.startswith(BY_SEED) else tensor
     for segment in checkpoint.names("replay_"):
         rows = checkpoint.tensors(segment)
         if "final_frames" in rows:  # one seed's behind the other's

@@ -6,7 +6,6 @@ import gc
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from picture_stream import Stream, shape_of
@@ -64,7 +63,7 @@ def make(name: str, seeds: list[int], compiled: bool, **settings):  # type: igno
 
 
 def parameters(learner, index: int = 0) -> torch.Tensor:  # type: ignore[no-untyped-def]
-    groups = learner.engine.seed_groups(index)
+    groups = learner.nets(index).groups
     return torch.cat([p.reshape(-1) for params in groups.values() for p in params.values()])
 
 
@@ -104,7 +103,7 @@ def test_updates_are_those_of_a_cpu(name: str) -> None:
         batch, noise = replay.gather(rows), cpu.engine.host_noise(cpu.noise(16))
         for learner in (gpu, cpu):
             here_batch, here_noise = ({k: v.to(learner.device) for k, v in part.items()} for part in (batch, noise))
-            with learner.engine.arithmetic():
+            with learner.engine.denormals_flushed():
                 learner.engine.update(here_batch, here_noise)
     assert (parameters(cpu, 1) - start).abs().max() > 1e-3
     assert (parameters(gpu, 1).cpu() - parameters(cpu, 1)).abs().max() < TOLERANCE
@@ -115,7 +114,7 @@ def test_capturing_leaves_no_trace(name: str) -> None:
     """Warm-up updates before a capture are undone: the first replay starts from the initial parameters."""
     learner, replay = make(name, [0], False)
     before = {key: value.clone() for key, value in learner.state_dict().items()}
-    learner.training.capture(replay, 16, learner.noise(16), (learner.engine.pattern(1),))
+    learner.training.capture(replay, 16, learner.noise(16), (learner.engine.due(1),))
     after = learner.state_dict()
     assert all(torch.equal(before[key], after[key].to(before[key].device)) for key in before)
 
@@ -126,7 +125,7 @@ def test_a_learner_that_nobody_holds_does_not_disturb_the_next_ones_capture() ->
     for _ in range(3):
         learner, replay = make("sac", [0], False)
         learner.train(replay, 1, 1)
-        learner.act_greedy(np.zeros((1, 1, 5), np.float32))
+        learner.act_greedy(torch.zeros(1, 1, 5))
         del learner, replay
         gc.set_threshold(1, 1, 1)  # from now on it likes to at every chance
     gc.set_threshold(*thresholds)

@@ -128,8 +128,8 @@ def test_other_ways_to_run_the_seeds_agree_within_rounding(kind: str) -> None:
     for name, tensor in plain.state_dict().items():
         if name.startswith("params."):
             torch.testing.assert_close(other.state_dict()[name], tensor, rtol=1e-4, atol=1e-5)
-    acted = [learner.act_greedy(batch["obs"].numpy()) for learner in (plain, other)]
-    assert acted[0].shape == (2, 5) and np.array_equal(*acted)
+    acted = [learner.act_greedy(batch["obs"]).action for learner in (plain, other)]
+    assert acted[0].shape == (2, 5) and torch.equal(*acted)
 
 
 @pytest.mark.parametrize(("algo", "settings"), [("drq", {}), ("drq", {"encoder": "nature"}), ("drqv2", {})])
@@ -142,11 +142,11 @@ def test_actors_and_critics_of_all_seeds_at_once_as_on_a_gpu(algo: str, settings
     batch = {**image_batches(2), "actions": torch.rand(2, 5, 3) * 2 - 1}
     noise = plain.engine.host_noise(plain.noise(5))
     for learner in (plain, other):
-        learner.engine.update(batch, noise, pattern=(True, True))
+        learner.engine.update(batch, noise, due=tuple(phase.name for phase in learner.engine.phases))
     for name, tensor in plain.state_dict().items():
         if name.startswith("adam_mean"):
             torch.testing.assert_close(other.state_dict()[name], tensor, rtol=1e-3, atol=1e-5)
-    acted = [learner.act_greedy(batch["obs"].numpy()) for learner in (plain, other)]
+    acted = [learner.act_greedy(batch["obs"]).action for learner in (plain, other)]
     np.testing.assert_allclose(acted[1], acted[0], atol=1e-2)
 
 

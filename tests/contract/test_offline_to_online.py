@@ -127,18 +127,18 @@ def test_seeds_among_many_are_the_seeds_alone(tmp_path: Path) -> None:
 
 class Rates(Callback):
     def __init__(self) -> None:
-        self.seen: dict[int, list[float]] = {}
+        self.seen: dict[int, dict[str, float]] = {}
 
     def on_step(self, session: Any) -> None:
-        self.seen[session.step] = list(session.learner.engine.rate_values)
+        self.seen[session.step] = session.learner.engine.rate_values
 
 
 def test_schedules_belong_to_the_offline_stage(tmp_path: Path) -> None:
     """At its end the actor's rate is next to zero; online it is as at the start, as the authors of IQL do."""
     rates = Rates()
     train(config(tmp_path, "iql", {"offline_steps": 40}, total_timesteps=80), callbacks=[rates], show_progress=False)
-    assert rates.seen[40][1] == pytest.approx(3e-4 * 0.5 * (1 + np.cos(np.pi * 0.75)))  # moved every ten updates
-    assert rates.seen[41] == rates.seen[80] == [3e-4] * 3
+    assert rates.seen[40]["actor"] == pytest.approx(3e-4 * 0.5 * (1 + np.cos(np.pi * 0.75)))  # moved every ten updates
+    assert rates.seen[41] == rates.seen[80] == dict.fromkeys(("value", "actor", "critic"), 3e-4)
 
 
 def test_batches_are_mixed_and_rewards_alike() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from conftest import one_of_a_kind
@@ -27,8 +26,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rl_training.algorithms.registry import algorithm_names, learner_class
-from rl_training.engine.engine import Engine
-from rl_training.engine.phases import Phase
+from rl_training.engine.engine import Engine, Execution
+from rl_training.engine.networks import Binding, Networks
+from rl_training.engine.phases import LossResult, Phase
 from rl_training.models.parts import StackedLinear
 from rl_training.run.plan import compiler_present
 
@@ -94,11 +94,12 @@ def test_a_layer_rounds_alike_with_and_without_a_seed_axis(members: int, n_in: i
 @every_algorithm
 def test_seeds_draw_the_same_numbers_in_any_company(algo: str) -> None:
     together, alone = make_learner(algo, seeds=SEEDS), make_learner(algo, seeds=SEEDS[2:])
-    obs = np.random.default_rng(0).standard_normal((1, 4, *together_shape(algo).observation.shape)).astype(np.float32)
+    shape = together_shape(algo).observation.shape
+    obs = torch.randn(1, 4, *shape, generator=torch.Generator().manual_seed(0))
     for step in (0, 1, 1_000_000):
-        assert np.array_equal(together.act_randomly(step, 4)[2], alone.act_randomly(step, 4)[0])
-        acted = together.act_explore(obs.repeat(3, 0), step, 0.05)[2]
-        assert np.array_equal(acted, alone.act_explore(obs, step, 0.05)[0])
+        assert torch.equal(together.act_randomly(step, 4).action[2], alone.act_randomly(step, 4).action[0])
+        acted = together.act_explore(torch.cat([obs] * 3), step, 0.05).action[2]
+        assert torch.equal(acted, alone.act_explore(obs, step, 0.05).action[0])
         together.engine.update_count = alone.engine.update_count = step
         assert torch.equal(together.engine.host_indices(50, 2, 9)[:, 2], alone.engine.host_indices(50, 2, 9)[:, 0])
         noises = [learner.engine.host_noise(learner.noise(9)) for learner in (together, alone)]
@@ -200,12 +201,13 @@ PLANTED: dict[str, Callable[[Tensor], Any]] = {
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_the_guard_catches_a_planted_wait(planted: str) -> None:
-    def loss(groups: Any, batch: Any, noise: Any) -> Any:
-        value = (groups["g"]["w"] * batch["x"]).mean()
+    def loss(nets: Any, batch: Any, noise: Any) -> LossResult:
+        value = (nets.g["w"] * batch["x"]).mean()
         PLANTED[planted](value)
-        return value, {"loss": value}
+        return LossResult(value, {"loss": value})
 
-    engine = Engine([Phase(("g",), loss)], {"g": [{"w": torch.ones(())}]}, seeds=(0,), device=torch.device("cpu"))
+    execution = Execution((0,), torch.device("cpu"))
+    engine = Engine([Phase("g", ("g",), loss)], {"g": [{"w": torch.ones(())}]}, Binding(Networks, {}), execution)
     if planted == "nothing":
         refusing_to_wait(lambda: engine.update({"x": torch.ones(1, 2)}, {}))
         return

@@ -10,7 +10,6 @@ import torch
 from harness import check_seeds_together
 from test_iql_update import HandModel, hand_batch
 from test_sac_update import random_batch
-from torch import Tensor
 
 from rl_training.algorithms import BC
 from rl_training.models.mlp_iql import ClippedGaussianModel
@@ -81,9 +80,9 @@ def test_state_round_trips() -> None:
 def test_exploring_draws_from_the_gaussian_within_the_bounds() -> None:
     learner = make_bc()
     noise = torch.tensor([[0.0], [0.1], [50.0], [-50.0]])
-    groups, obs = learner.engine.seed_groups(0), torch.zeros(4, 3)
-    actions: Tensor = learner.explore(groups, obs, noise, torch.ones(1))
-    assert actions[0] == learner.greedy(groups, obs)[0]
+    nets, obs = learner.nets(), torch.zeros(4, 3)
+    actions = learner.explore(nets, obs, noise, torch.ones(1)).action
+    assert actions[0] == learner.greedy(nets, obs).action[0]
     assert actions[1].item() == pytest.approx(actions[0].item() + 0.1)  # the spread starts at one
     assert actions[2:].flatten().tolist() == [1.0, -1.0]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -131,8 +130,8 @@ def test_a_learner_announces_every_program_that_it_compiles() -> None:
         announced.append(name)
         return nullcontext()
 
-    learner.engine.while_compiling = lambda: announce("program")
+    learner.while_compiling = lambda: announce("program")
     for step in range(3):
-        learner.act_explore(np.zeros((1, 1, 2), np.float32), step, 0.0)
+        learner.act_explore(torch.zeros(1, 1, 2), step, 0.0)
         learner.train(replay, 1, step)
     assert len(announced) == 2  # acting and learning

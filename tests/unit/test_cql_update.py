@@ -13,7 +13,7 @@ from test_sac_update import HandModel as SACHandModel
 from torch import Tensor
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
-from rl_training.algorithms import CQL, SAC, cql_loss
+from rl_training.algorithms import CQL, SAC, cql, cql_loss
 from rl_training.algorithms.cql import conservative_gap
 from rl_training.engine.gradients import entry
 from rl_training.models import MLPSACModel
@@ -54,7 +54,7 @@ def hand_learner(**settings: Any) -> CQL:
     """The policy acts obs / 6 with log-density 2, whatever the noise; Q = (a + 2 s, 3 a + 2 s); see SAC's tests."""
     keywords = {"learning_rate": 1e-9, "gamma": 0.5, "alpha": 0.1, "tau": 0.0, "cql_alpha": 5.0, "num_cql_samples": 1}
     learner = CQL(model=HandModel(), actor_learning_rate=None, **{**keywords, **settings})
-    target = learner.engine.groups()["target"]
+    target = learner.engine.groups()["target_critic"]
     target["w"].copy_(torch.tensor([[10.0, 20.0]]))
     target["v"].copy_(torch.tensor([[100.0, 7.0]]))
     return learner
@@ -127,14 +127,14 @@ def test_with_backup_entropy_the_target_is_sacs() -> None:
     assert update(hand_learner(), dones=1.0)["target_q_mean"] == pytest.approx(4.0)
 
 
-def test_the_best_next_action_is_found_for_each_critic_first() -> None:
+def test_the_best_next_action_is_found_for_each_critic_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Critic 1 says 0 and 10 of two actions, critic 2 says 8 and 2: their best are 10 and 8, the smaller is 8.
     The other way round, the smaller of each action first, it would be 2."""
     learner = hand_learner(max_backup=True)
-    learner.values_of = lambda params, obs, actions: torch.tensor([[[0.0], [10.0]], [[8.0], [2.0]]])  # type: ignore
-    groups, noise = learner.engine.seed_groups(0), fixed_noise(learner, 0.5)
-    value = learner.next_state_value(groups, hand_batch(), {name: tensor[0] for name, tensor in noise.items()})
-    assert value.tolist() == [8.0]
+    noise = {name: tensor[0] for name, tensor in fixed_noise(learner, 0.5).items()}
+    with monkeypatch.context() as patch:
+        patch.setattr(cql, "values_of", lambda *_: torch.tensor([[[0.0], [10.0]], [[8.0], [2.0]]]))
+        assert learner.next_state_value(learner.nets(), hand_batch(), noise).tolist() == [8.0]
     assert update(hand_learner(max_backup=True))["target_q_mean"] == pytest.approx(
         19.5
     )  # one sample: the same as before
@@ -143,7 +143,7 @@ def test_the_best_next_action_is_found_for_each_critic_first() -> None:
 def test_several_actions_are_valued_in_their_own_rows() -> None:
     learner = make_cql()
     obs, actions = torch.randn(5, 3), torch.rand(4, 5, 1)
-    found = learner.values_of(learner.engine.seed_groups(0)["critic"], obs, actions)
+    found = cql.values_of(learner.nets().critic, obs, actions)
     for sample in range(4):
         for row in range(5):
             pair = torch.stack(learner.model.q_values(obs[row], actions[sample, row]))[:, 0]
@@ -177,10 +177,11 @@ def test_at_first_the_actor_is_cloned_from_the_data() -> None:
         before = {name: tensor[0].clone() for name, tensor in learner.engine.groups()["actor"].items()}
         noise = entry(learner.engine.host_noise(learner.noise(len(batch["rewards"]))), 0)
         metrics = learner.update(batch).metrics
-        groups = {**learner.engine.seed_groups(0), "actor": before}  # the policy's turn: the critics have moved
-        _, logprobs = learner.networks["actor"](before, batch["obs"], None, batch["actions"])
+        groups = {**learner.nets().groups, "actor": before}  # the policy's turn: the critics have moved
+        nets = learner.binding.networks_of(groups)
+        _, logprobs = nets.actor(batch["obs"], None, batch["actions"])
         cloned = metrics["entropy_term"] - logprobs.mean().item()
-        _, plain = super(CQL, learner).policy_loss(groups, batch, noise)
+        plain = SAC.policy_loss(learner, nets, batch, noise).metrics
         assert metrics["actor_loss"] == pytest.approx(cloned if step < 2 else plain["actor_loss"].item(), rel=1e-4)
         assert plain["actor_loss"].item() != pytest.approx(cloned, rel=1e-2)
 
@@ -211,10 +212,10 @@ def test_a_penalty_that_weighs_nothing_leaves_sac() -> None:
 
 def test_the_actor_has_its_own_rate() -> None:
     learner = make_cql(actor_learning_rate=3e-5)
-    assert learner.engine.rate_values == pytest.approx([3e-4, 3e-5])
+    assert learner.engine.rate_values == pytest.approx({"critic": 3e-4, "policy": 3e-5})
     linear = make_cql(actor_learning_rate=3e-5, learning_rate_schedule="linear")
     linear.set_progress(0.5)
-    assert linear.engine.rate_values == pytest.approx([1.5e-4, 1.5e-5])
+    assert linear.engine.rate_values == pytest.approx({"critic": 1.5e-4, "policy": 1.5e-5})
 
 
 @pytest.mark.parametrize(

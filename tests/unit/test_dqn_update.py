@@ -41,7 +41,7 @@ def transition(dones: float = 0.0, action: int = 0) -> dict[str, Tensor]:
 def table_learner(online: list[list[float]], target: list[list[float]], **settings: Any) -> DQN:
     """A learner whose online and target tables differ; the rate is too small to matter."""
     learner = DQN(q_network=Table(online), **{"learning_rate": 1e-9, "gamma": 0.5, **settings})
-    learner.engine.groups()["target"]["values"].copy_(torch.tensor([target]))
+    learner.engine.groups()["target_q"]["values"].copy_(torch.tensor([target]))
     return learner
 
 
@@ -82,7 +82,7 @@ def test_the_gradient_reaches_the_chosen_action_of_the_online_network_only() -> 
     # Error -5, Huber 4.5; gradient -1, below the limit of the norm.
     assert result.metrics["loss"] == pytest.approx(4.5)
     assert learner.model.values.tolist() == [[0.0, pytest.approx(0.25)], [5.0, 3.0]]
-    assert learner.engine.seed_groups(0)["target"]["values"].tolist() == [[0.0, 0.0], [2.0, 8.0]]
+    assert learner.nets().groups["target_q"]["values"].tolist() == [[0.0, 0.0], [2.0, 8.0]]
     assert learner.engine.adam_mean["q"][1].item() == pytest.approx(-0.1)
 
 
@@ -159,11 +159,11 @@ def test_one_observation_is_a_batch_of_one() -> None:
 
 def test_epsilon_one_acts_uniformly_and_epsilon_zero_greedily() -> None:
     learner = table_learner([[0.0, 1.0, 0.0]], [[0.0, 1.0, 0.0]], epsilon_start=1.0, epsilon_end=0.0)
-    obs = np.zeros((1, 3000, 1), np.float32)
-    counts = np.bincount(learner.act_explore(obs, step=0, progress=0.0)[0], minlength=3)
+    obs = torch.zeros(1, 3000, 1)
+    counts = learner.act_explore(obs, step=0, progress=0.0).action[0].bincount(minlength=3)
     assert counts.min() > 900  # 1000 each, standard deviation 26
-    assert (learner.act_explore(obs, step=0, progress=1.0) == 1).all()
-    halfway = learner.act_explore(obs, step=0, progress=0.5 * learner.settings.exploration_fraction)
+    assert (learner.act_explore(obs, step=0, progress=1.0).action == 1).all()
+    halfway = learner.act_explore(obs, step=0, progress=0.5 * learner.settings.exploration_fraction).action
     assert 1850 < (halfway == 1).sum() < 2150  # half greedy, a third of the rest by chance: 2000
 
 
@@ -224,5 +224,5 @@ def test_columns_are_rows_in_the_loss_and_the_update() -> None:
 
 def test_a_batch_of_different_lengths_is_refused() -> None:
     batch = {"obs": torch.zeros(4, 2), "next_obs": torch.zeros(3, 2), "actions": torch.zeros(4, dtype=torch.long)}
-    with pytest.raises(ValueError, match=r"batch must be of one number of rows, got .*'next_obs': 3"):
+    with pytest.raises(ValueError, match=r"all batch tensors must be of the same length, got .*'next_obs': 3"):
         DQN(q_network=MLPQNetwork(2, 3, (4,))).update({**batch, "rewards": torch.zeros(4), "dones": torch.zeros(4)})

@@ -97,7 +97,7 @@ def hand_learner(own: float | None = None, **settings: Any) -> DrQ:
     learner = DrQ(model=HandModel(own), **wanted)
     groups = learner.engine.groups()
     groups["target_encoder"]["scale"].fill_(10.0)
-    groups["target"]["w"].copy_(torch.tensor([[3.0, 4.0]]))
+    groups["target_critic"]["w"].copy_(torch.tensor([[3.0, 4.0]]))
     return learner
 
 
@@ -119,10 +119,8 @@ def hand_losses(learner: DrQ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         "next_action": torch.zeros(2, 1),
         "action": torch.zeros(1, 1),
     }
-    groups = learner.engine.seed_groups(0)
-    _, critic = learner.critic_loss(groups, batch, noise)
-    _, policy = learner.policy_loss(groups, batch, noise)
-    return critic, policy
+    nets = learner.nets()
+    return learner.critic_loss(nets, batch, noise).metrics, learner.policy_loss(nets, batch, noise).metrics
 
 
 def test_targets_are_a_mean_over_shifts_and_so_are_the_losses() -> None:
@@ -156,14 +154,13 @@ def test_an_actor_with_convolutions_of_its_own_looks_through_them() -> None:
 def test_a_batch_is_its_rows_one_by_one(copies: tuple[int, int]) -> None:
     """Each row with its own shifts and actions: the shifts of a row stand a batch apart."""
     learner = make_drq(target_augmentations=copies[0], loss_augmentations=copies[1])
-    groups, batch = learner.engine.seed_groups(0), random_batch()
+    nets, batch = learner.nets(), random_batch()
     noise = {name: value[0] for name, value in learner.engine.host_noise(learner.noise(4)).items()}
 
     def losses(batch: dict[str, Tensor], noise: dict[str, Tensor]) -> list[float]:
         with torch.no_grad():
-            loss, metrics = learner.critic_loss(groups, batch, noise)
-            policy, _ = learner.policy_loss(groups, batch, noise)
-        return [loss.item(), metrics["target_q_mean"].item(), policy.item()]
+            critic, policy = learner.critic_loss(nets, batch, noise), learner.policy_loss(nets, batch, noise)
+        return [critic.loss.item(), critic.metrics["target_q_mean"].item(), policy.loss.item()]
 
     alone = [
         losses(
@@ -184,22 +181,22 @@ def test_which_loss_trains_which_convolutions(encoder: str) -> None:
     assert groups == [("encoder", "critic"), (*own, "actor")]
     before = {name: flat.clone() for name, flat in learner.engine.flat.items()}
     batch, noise = random_batch(encoder), learner.engine.host_noise(learner.noise(4))
-    learner.engine.update({name: value.unsqueeze(0) for name, value in batch.items()}, noise, pattern=(False, False))
+    learner.engine.update({name: value.unsqueeze(0) for name, value in batch.items()}, noise, due=())
     assert all(torch.equal(before[name], flat) for name, flat in learner.engine.flat.items())
     tensors = {name: value.unsqueeze(0) for name, value in batch.items()}
-    learner.engine.update(tensors, noise, pattern=(True, False))
+    learner.engine.update(tensors, noise, due=("critic",))
     moved = {name for name, flat in learner.engine.flat.items() if not torch.equal(before[name], flat)}
     assert moved == {"encoder", "critic"}, "the targets wait for the actor"
     before = {name: flat.clone() for name, flat in learner.engine.flat.items()}
-    learner.engine.update(tensors, noise, pattern=(False, True))
+    learner.engine.update(tensors, noise, due=("policy",))
     moved = {name for name, flat in learner.engine.flat.items() if not torch.equal(before[name], flat)}
-    assert moved == {*groups[1], "target", "target_encoder"}
+    assert moved == {*groups[1], "target_critic", "target_encoder"}
 
 
 def test_actor_and_targets_move_at_every_second_update_of_a_run() -> None:
     learner = make_drq()
-    assert [learner.engine.pattern(update) for update in (1, 2, 3, 4)] == [(True, False), (True, True)] * 2
-    assert learner.engine.polyak_phase == 1
+    assert [learner.engine.due(update) for update in (1, 2, 3, 4)] == [("critic",), ("critic", "policy")] * 2
+    assert learner.target_update().after == "policy"
 
 
 # --- one update -------------------------------------------------------------------------------------------------------
@@ -312,9 +309,9 @@ def test_one_observation_is_a_batch_of_one(encoder: str) -> None:
 
 def test_acting_sees_images_as_they_are() -> None:
     learner, obs = make_drq(), random_batch()["obs"]
-    greedy = learner.act_greedy(obs.unsqueeze(0).numpy())[0]
+    greedy = learner.act_greedy(obs.unsqueeze(0)).action[0]
     expected = learner.model.sample_actions(obs, deterministic=True).actions.detach()
-    assert torch.equal(torch.from_numpy(greedy), expected)
+    assert torch.equal(greedy, expected)
     shifted = random_shift(obs, torch.full((4, 2), 0.99), 4)
     assert not torch.equal(learner.model.sample_actions(shifted, deterministic=True).actions, expected)
 
@@ -352,9 +349,10 @@ def test_the_actor_sees_through_the_convolutions_as_the_critics_step_left_them()
     """The authors' order: the critics' step, then the actor's loss through the new convolutions."""
     learner, batch = make_drq(policy_delay=1, learning_rate=0.05), random_batch()
     noise = {name: value[0] for name, value in learner.engine.host_noise(learner.noise(4)).items()}
-    actor = {name: value.clone() for name, value in learner.engine.seed_groups(0)["actor"].items()}
+    actor = {name: value.clone() for name, value in learner.nets().groups["actor"].items()}
     with torch.no_grad():
-        before, _ = learner.policy_loss(learner.engine.seed_groups(0), batch, noise)
+        before = learner.policy_loss(learner.nets(), batch, noise).loss
         reported = learner.update(batch).metrics["actor_loss"]
-        after, _ = learner.policy_loss({**learner.engine.seed_groups(0), "actor": actor}, batch, noise)
+        nets = learner.binding.networks_of({**learner.nets().groups, "actor": actor})
+        after = learner.policy_loss(nets, batch, noise).loss
     assert reported == pytest.approx(after.item(), rel=1e-5) and reported != pytest.approx(before.item(), rel=1e-2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from seed_harness import filled_replay, make_learner
@@ -60,9 +59,9 @@ class HandModel(nn.Module):
 def hand_losses(std: float, **batch: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """One row: obs unmoved shows 1 first, next_obs moved one right shows 6."""
     learner = DrQv2(model=HandModel(), gamma=0.5, augmentation_pad=1)
-    groups = learner.engine.seed_groups(0)
-    groups["target"]["w"].copy_(torch.tensor([3.0, 4.0]))
-    groups["schedule"]["std"].fill_(std)
+    nets = learner.nets()
+    nets.groups["target_critic"]["w"].copy_(torch.tensor([3.0, 4.0]))
+    nets.std.fill_(std)
     values = {
         "obs": torch.tensor([[[[1, 2], [3, 4]]]], dtype=torch.uint8),
         "next_obs": torch.tensor([[[[5, 6], [7, 8]]]], dtype=torch.uint8),
@@ -77,9 +76,9 @@ def hand_losses(std: float, **batch: Any) -> tuple[dict[str, Tensor], dict[str, 
         "next_action": torch.tensor([[2.0]]),
         "action": torch.tensor([[-1.0]]),
     }
-    _, critic = learner.critic_loss(groups, values, noise)
-    _, actor = learner.actor_loss(groups, {**values, "carried": critic["carried"]}, noise)
-    return critic, actor
+    critic = learner.critic_loss(nets, values, noise)
+    actor = learner.actor_loss(nets, {**values, **critic.carried}, noise)
+    return critic.metrics, actor.metrics
 
 
 @pytest.mark.parametrize(
@@ -115,17 +114,17 @@ def test_at_a_bound_the_action_is_clamped_and_its_gradient_is_not() -> None:
 def test_the_encoder_learns_from_the_critics_alone_and_has_no_target() -> None:
     learner = make_drqv2()
     assert [phase.groups for phase in learner.engine.phases] == [("encoder", "critic"), ("actor",)]
-    assert set(learner.engine.flat) == {"encoder", "critic", "actor", "target", "schedule"}
+    assert set(learner.engine.flat) == {"encoder", "critic", "actor", "target_critic", "schedule"}
     critic = learner.engine.flat["critic"].clone()
     learner.update(random_batch(), global_step=0)
-    moved = learner.engine.flat["target"] - critic
+    moved = learner.engine.flat["target_critic"] - critic
     torch.testing.assert_close(moved, 0.01 * (learner.engine.flat["critic"] - critic), atol=1e-7, rtol=1e-2)
 
 
 # --- the schedule -----------------------------------------------------------------------------------------------------
 def test_the_noise_falls_with_the_agents_steps_whatever_the_run_is_long() -> None:
     learner = make_drqv2(std_steps=100)
-    std = learner.engine.seed_groups(0)["schedule"]["std"]
+    std = learner.nets().std
     assert std.item() == learner.exploration(0.9) == 1.0
     for step, expected in ((0, 1.0), (50, 0.55), (100, 0.1), (1000, 0.1)):
         learner.update(random_batch(), global_step=step)
@@ -135,26 +134,27 @@ def test_the_noise_falls_with_the_agents_steps_whatever_the_run_is_long() -> Non
 def test_a_runs_updates_have_the_noise_of_their_step() -> None:
     learner = make_learner("drqv2")
     learner.train(filled_replay("drqv2", 1), 2, global_step=50_000)
-    assert learner.engine.seed_groups(0)["schedule"]["std"].item() == pytest.approx(0.55)
+    assert learner.nets().std.item() == pytest.approx(0.55)
 
 
 def test_exploring_actions_have_the_schedules_spread_unclipped_by_noise_clip() -> None:
     learner = make_drqv2()
-    obs = random_batch(size=1)["obs"].expand(400, -1, -1, -1).unsqueeze(0).contiguous().numpy()
+    obs = random_batch(size=1)["obs"].expand(400, -1, -1, -1).unsqueeze(0).contiguous()
     with torch.no_grad():
-        learner.engine.seed_groups(0)["schedule"]["std"].fill_(0.2)
-    apart = learner.act_explore(obs, 0, 0.0)[0] - learner.act_greedy(obs)[0]
-    assert apart.std() == pytest.approx(0.2, rel=0.1) and np.abs(apart).max() > 0.4
-    assert np.abs(learner.act_explore(obs, 0, 0.0)).max() <= 1
+        learner.nets().std.fill_(0.2)
+    explored = learner.act_explore(obs, 0, 0.0).action
+    apart = explored - learner.act_greedy(obs).action
+    assert apart.std().item() == pytest.approx(0.2, rel=0.1) and apart.abs().max() > 0.4
+    assert explored.abs().max() <= 1
 
 
 def test_the_schedule_is_part_of_the_state() -> None:
     first, second = make_drqv2(std_steps=100), make_drqv2(1, std_steps=100)
     first.update(random_batch(), global_step=50)
     second.load_state_dict({name: tensor.clone() for name, tensor in first.state_dict().items()})
-    obs = random_batch()["obs"].unsqueeze(0).numpy()
+    obs = random_batch()["obs"].unsqueeze(0)
     assert second.exploration(0.0) == pytest.approx(0.55)
-    assert np.array_equal(first.act_explore(obs, 1, 0.0), second.act_explore(obs, 1, 0.0))
+    assert torch.equal(first.act_explore(obs, 1, 0.0).action, second.act_explore(obs, 1, 0.0).action)
     for learner in (first, second):
         learner.update(random_batch(seed=1), global_step=60)
     states = first.state_dict(), second.state_dict()

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms.dqn import DQN
-from rl_training.engine.acting import MOST_GRAPHS, Acting
-from rl_training.engine.engine import Engine
-from rl_training.engine.groups import Layout
-from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
-from rl_training.engine.phases import CARRIED, Phase
+from rl_training.engine.acting import MAX_GRAPHS, Act, Acting
+from rl_training.engine.engine import Engine, Execution
+from rl_training.engine.groups import GroupLayout
+from rl_training.engine.networks import Binding, Networks
+from rl_training.engine.optimizers import Adam, adam_, clip_per_seed
+from rl_training.engine.phases import LossResult, Phase
+from rl_training.engine.targets import Polyak
 from rl_training.models.mlp_q_network import MLPQNetwork
 from rl_training.tensors.device_rng import normals, threefry, uniforms
 
@@ -27,21 +29,23 @@ def as_int32(word: int) -> Tensor:
     return torch.tensor(word - (1 << 32) if word >= 1 << 31 else word, dtype=torch.int32)
 
 
-def quadratic_engine(seeds: int = 1, starts: tuple[float, ...] = (1.0,), **options: Any) -> Engine:
-    """Minimises mean(batch * w); its metric `loss` is that, and a slow second phase reports `slow`."""
+def quadratic_engine(starts: tuple[float, ...] = (1.0,), tau: float = 0.0) -> Engine:
+    """Minimises mean(batch * w) for each start; its metric `loss` is that, and a slow second phase reports `slow`."""
 
-    def fast(groups: Any, batch: Any, noise: Any) -> Any:
-        loss = (batch["x"] * groups["fast"]["w"]).mean()
-        return loss, {"loss": loss}
+    def fast(nets: Any, batch: Any, noise: Any) -> LossResult:
+        loss = (batch["x"] * nets.fast["w"]).mean()
+        return LossResult(loss, {"loss": loss})
 
-    def slow(groups: Any, batch: Any, noise: Any) -> Any:
-        loss = (batch["x"] * groups["slow"]["w"]).mean()
-        return loss, {"slow": loss}
+    def slow(nets: Any, batch: Any, noise: Any) -> LossResult:
+        loss = (batch["x"] * nets.slow["w"]).mean()
+        return LossResult(loss, {"slow": loss})
 
-    members = {name: [{"w": torch.tensor(start)} for start in starts] for name in ("fast", "slow", "target")}
-    phases = [Phase(("fast",), fast), Phase(("slow",), slow, every=2)]
-    engine = Engine(phases, members, seeds=range(seeds), device=CPU, polyak={"target": "fast"}, **options)
-    engine.set_rates([0.1, 0.1])
+    members = {name: [{"w": torch.tensor(start)} for start in starts] for name in ("fast", "slow", "target_fast")}
+    phases = [Phase("fast", ("fast",), fast), Phase("slow", ("slow",), slow, every=2)]
+    execution = Execution(tuple(range(len(starts))), CPU)
+    targets = Polyak({"target_fast": "fast"}, tau, after="fast")
+    engine = Engine(phases, members, Binding(Networks, {}), execution, targets)
+    engine.set_rates({"fast": 0.1, "slow": 0.1})
     return engine
 
 
@@ -51,17 +55,18 @@ def feed(engine: Engine, *values: float) -> None:
 
 
 # --- optimizer ---------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("eps", [1e-8, 1.5e-4])
-def test_adam_is_torch_adam(eps: float) -> None:
+@pytest.mark.parametrize(("eps", "betas"), [(1e-8, (0.9, 0.999)), (1.5e-4, (0.9, 0.999)), (1e-8, (0.5, 0.95))])
+def test_adam_is_torch_adam(eps: float, betas: tuple[float, float]) -> None:
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(50, generator=generator)
     mine, mean, square = start.clone(), torch.zeros(50), torch.zeros(50)
     theirs = torch.nn.Parameter(start.clone())
-    optimizer = torch.optim.Adam([theirs], lr=3e-3, eps=eps)
+    optimizer_settings = Adam(eps=eps, betas=betas)
+    optimizer = torch.optim.Adam([theirs], lr=3e-3, eps=eps, betas=betas)
     for step in range(1, 21):
         grad = torch.randn(50, generator=generator) * 10.0 ** (step % 5 - 3)
-        powers = torch.tensor(BETAS, dtype=torch.float64) ** step
-        adam_(mine, grad, mean, square, powers, torch.tensor(3e-3, dtype=torch.float64), eps)
+        powers = torch.tensor(optimizer_settings.betas, dtype=torch.float64) ** step
+        adam_(mine, grad, mean, square, powers, torch.tensor(3e-3, dtype=torch.float64), optimizer_settings)
         theirs.grad = grad.clone()
         optimizer.step()
         torch.testing.assert_close(mine, theirs.data, rtol=1e-6, atol=1e-8)
@@ -80,7 +85,7 @@ def test_clipping_is_that_of_each_seed_alone() -> None:
         }
         for group, names in shapes.items()
     }
-    layouts = {g: Layout({n: torch.Size(s) for n, s in names.items()}, 3) for g, names in shapes.items()}
+    layouts = {g: GroupLayout({n: torch.Size(s) for n, s in names.items()}, 3) for g, names in shapes.items()}
     clipped = clip_per_seed(grads, layouts, 2.0)
     for seed in range(3):
         alone = [torch.nn.Parameter(torch.zeros(s)) for names in shapes.values() for s in names.values()]
@@ -98,10 +103,11 @@ def test_a_clipped_gradient_has_the_bits_of_the_seed_alone(seeds: int, threads: 
     generator, before = torch.Generator().manual_seed(2), torch.get_num_threads()
     shapes = {f"w{i}": (40 + i, 30) for i in range(9)} | {"b": (7,), "large": (40_000, 2), "conv": (8, 4, 3, 3)}
     grads = {name: torch.randn(seeds, *shape, generator=generator) for name, shape in shapes.items()}
+    sizes = {name: torch.Size(shape) for name, shape in shapes.items()}
     torch.set_num_threads(threads)
     try:
         clipped = {
-            count: clip_per_seed({"q": given}, {"q": Layout({n: torch.Size(s) for n, s in shapes.items()}, count)}, 0.1)
+            count: clip_per_seed({"q": given}, {"q": GroupLayout(sizes, count)}, 0.1)
             for count, given in ((seeds, grads), (1, {name: tensor[-1:] for name, tensor in grads.items()}))
         }
     finally:
@@ -112,7 +118,7 @@ def test_a_clipped_gradient_has_the_bits_of_the_seed_alone(seeds: int, threads: 
 
 def test_layout_round_trip_and_seed_order() -> None:
     shapes = {"weight": torch.Size((5, 3)), "bias": torch.Size((3,)), "scalar": torch.Size(())}
-    layout = Layout(shapes, seeds=2)
+    layout = GroupLayout(shapes, seeds=2)
     members = [{name: torch.randn(shape) for name, shape in shapes.items()} for _ in range(2)]
     flat = layout.stack(members, CPU)
     views = layout.views(flat)
@@ -130,9 +136,9 @@ def test_polyak_by_hand() -> None:
     engine = quadratic_engine(tau=0.25)
     feed(engine, 4.0)
     assert engine.flat["fast"][0].item() == pytest.approx(0.9, abs=1e-6)
-    assert engine.flat["target"][0].item() == pytest.approx(0.975, abs=1e-6)
+    assert engine.flat["target_fast"][0].item() == pytest.approx(0.975, abs=1e-6)
     feed(engine, 4.0)
-    assert engine.flat["target"][0].item() == pytest.approx(0.975 + 0.25 * (0.8 - 0.975), abs=1e-6)
+    assert engine.flat["target_fast"][0].item() == pytest.approx(0.975 + 0.25 * (0.8 - 0.975), abs=1e-6)
 
 
 # --- random numbers inside a graph ---------------------------------------------------------------------------------
@@ -200,7 +206,7 @@ def test_the_hard_target_copy_happens_when_the_step_passes_a_multiple() -> None:
     copied = []
     for step in (3, 9, 10, 11, 19, 27, 29, 45):  # 27 has jumped over 20, 45 over 30 and 40
         learner.update(dqn_batch(), global_step=step)
-        copied.append(torch.equal(learner.engine.flat["target"], learner.engine.flat["q"]))
+        copied.append(torch.equal(learner.engine.flat["target_q"], learner.engine.flat["q"]))
     assert copied == [False, False, True, False, False, True, False, True]
 
 
@@ -219,19 +225,19 @@ def test_the_learning_rate_schedule_reaches_the_step_size(schedule: str) -> None
 
 
 # --- failures and metrics --------------------------------------------------------------------------------------------
-def test_first_bad_marks_only_the_seed_and_its_first_update() -> None:
-    engine = quadratic_engine(seeds=3, starts=(1.0, 1.0, 1.0))
+def test_the_first_nonfinite_update_of_a_seed_is_kept() -> None:
+    engine = quadratic_engine((1.0, 1.0, 1.0))
     feed(engine, 1.0, 1.0, 1.0)
-    assert engine.first_bad.tolist() == [-1, -1, -1]
+    assert engine.first_nonfinite_update.tolist() == [-1, -1, -1]
     feed(engine, 1.0, float("nan"), 1.0)
     feed(engine, 1.0, float("inf"), 1.0)
-    assert engine.first_bad.tolist() == [-1, 2, -1]
+    assert engine.first_nonfinite_update.tolist() == [-1, 2, -1]
     assert engine.flat["fast"][:3].isfinite().tolist() == [True, False, True]
 
 
 def test_metrics_are_means_over_the_interval_and_none_before_a_phase_ran() -> None:
     """Seed 0: w = 1 at the first update and 0.9 at the second, so the losses are 2 * 1 and 4 * 0.9."""
-    engine = quadratic_engine(seeds=2, starts=(1.0, -1.0))
+    engine = quadratic_engine((1.0, -1.0))
     feed(engine, 2.0, 3.0)
     first, second = engine.metrics.take_means()
     assert first == {"loss": pytest.approx(2.0), "slow": None}
@@ -272,22 +278,23 @@ def test_what_a_phase_carries_reaches_the_next_as_it_was_before_the_step(
 ) -> None:
     """The first hands w * x on: 2 * 5 and 3 * 7, although by the time of the second phase w has moved by 0.1."""
 
-    def first(groups: Any, batch: Any, noise: Any) -> Any:
-        product = groups["one"]["w"] * batch["x"]
-        return product.sum(), {"loss": product.sum(), CARRIED: product.detach()}
+    def first(nets: Any, batch: Any, noise: Any) -> LossResult:
+        product = nets.one["w"] * batch["x"]
+        return LossResult(product.sum(), {"loss": product.sum()}, carried={"product": product.detach()})
 
-    def second(groups: Any, batch: Any, noise: Any) -> Any:
-        loss = (batch[CARRIED] * groups["two"]["w"]).sum()
-        return loss, {"carried_loss": loss}
+    def second(nets: Any, batch: Any, noise: Any) -> LossResult:
+        loss = (batch["product"] * nets.two["w"]).sum()
+        return LossResult(loss, {"carried_loss": loss})
 
     members = {name: [{"w": torch.tensor(start)} for start in starts] for name in ("one", "two")}
-    phases = [Phase(("one",), first), Phase(("two",), second)]
-    engine = Engine(phases, members, seeds=range(len(starts)), device=CPU, looped=looped)
-    engine.set_rates([0.1, 0.1])
+    phases = [Phase("first", ("one",), first), Phase("second", ("two",), second)]
+    execution = Execution(tuple(range(len(starts))), CPU, looped=looped)
+    engine = Engine(phases, members, Binding(Networks, {}), execution)
+    engine.set_rates({"first": 0.1, "second": 0.1})
     feed(engine, *(5.0, 7.0)[: len(starts)])
-    assert engine.metrics.names == [("loss",), ("carried_loss",)]
+    assert engine.metrics.names == {"first": ("loss",), "second": ("carried_loss",)}
     expected = [2.0 * 5 * 2, 3.0 * 7 * 3][: len(starts)]
-    assert engine.metrics.latest[1][0].tolist() == pytest.approx(expected)
+    assert engine.metrics.latest["second"][0].tolist() == pytest.approx(expected)
     assert engine.groups()["one"]["w"].tolist() == pytest.approx([start - 0.1 for start in starts])
 
 
@@ -317,31 +324,32 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change: Callab
 def test_graphs_for_acting_do_not_pile_up(monkeypatch) -> None:
     captured = []
 
-    def capture(self, policy, inputs):
+    def capture(self, work, inputs):
         captured.append(len(inputs[0]))
-        static = [torch.from_numpy(value.copy()) for value in inputs]
-        return SimpleNamespace(replay=lambda: None), static, static[0]
+        static = [value.clone() for value in inputs]
+        return SimpleNamespace(replay=lambda: None), static, Act(static[0])
 
     monkeypatch.setattr(Acting, "_capture", capture)
-    acting = Acting(SimpleNamespace(device=SimpleNamespace(type="cuda")))
-    sizes = [*range(1, MOST_GRAPHS + 1), 1, MOST_GRAPHS + 1, 1, 2]
+    acting = Acting(SimpleNamespace(device=CPU, seeds=(0,)))
+    acting.engine.device = SimpleNamespace(type="cuda")
+    sizes = [*range(1, MAX_GRAPHS + 1), 1, MAX_GRAPHS + 1, 1, 2]
     for size in sizes:
-        assert acting("greedy", torch.relu, np.full(size, size, np.float32)).tolist() == [size] * size
-    assert len(acting._graphs) == MOST_GRAPHS
-    assert captured == [*range(1, MOST_GRAPHS + 1), MOST_GRAPHS + 1, 2]  # 1 was used again, so 2 had to go
+        assert acting.greedy(torch.relu, torch.full((size,), float(size))).action.tolist() == [size] * size
+    assert len(acting._graphs) == MAX_GRAPHS
+    assert captured == [*range(1, MAX_GRAPHS + 1), MAX_GRAPHS + 1, 2]  # 1 was used again, so 2 had to go
 
 
 def test_a_failure_names_the_first_loss_that_was_not_finite() -> None:
     """Seed 0 stays well; seed 1 fails in the slow phase of update 2, and everything of it is NaN later."""
-    engine = quadratic_engine(seeds=2, starts=(1.0, -1.0))
+    engine = quadratic_engine((1.0, -1.0))
     feed(engine, 2.0, 3.0)
     engine.flat["slow"][1] = torch.nan
     feed(engine, 2.0, 3.0)
     engine.flat["fast"][1] = torch.nan
     feed(engine, 2.0, 3.0)
     feed(engine, 2.0, 3.0)
-    assert engine.first_bad.tolist() == [-1, 2]
-    names, metrics = engine.at_failure(1)
+    assert engine.first_nonfinite_update.tolist() == [-1, 2]
+    names, metrics = engine.failure(1)
     assert names == ["slow"] and metrics["loss"] == pytest.approx(-3.0 * 1.1) and np.isnan(metrics["slow"])
     assert engine.metrics.newest()["loss"] == pytest.approx(2.0 * engine_weight_after(2.0, 2.0, 2.0))
 
@@ -349,6 +357,6 @@ def test_a_failure_names_the_first_loss_that_was_not_finite() -> None:
 def test_a_failure_in_the_first_phase_is_not_blamed_on_one_that_never_ran_well() -> None:
     engine = quadratic_engine()
     feed(engine, 2.0)
-    assert engine.at_failure(0) == ([], {"loss": 2.0})
+    assert engine.failure(0) == ([], {"loss": 2.0})
     feed(engine, float("inf"))  # the slow phase runs for the first time
-    assert engine.at_failure(0)[0] == ["loss"]
+    assert engine.failure(0)[0] == ["loss"]

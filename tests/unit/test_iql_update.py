@@ -118,7 +118,7 @@ class HandModel(nn.Module):
 def hand_learner(**settings: Any) -> IQL:
     keywords = {"learning_rate": 1e-9, "gamma": 0.5, "tau": 0.0, "expectile": 0.8, "beta": 2.0, **settings}
     learner = IQL(model=HandModel(), **keywords)
-    learner.engine.groups()["target"]["w"].copy_(torch.tensor([[-4.0, 10.0]]))
+    learner.engine.groups()["target_critic"]["w"].copy_(torch.tensor([[-4.0, 10.0]]))
     return learner
 
 
@@ -163,17 +163,18 @@ def test_the_order_is_value_actor_critic_target() -> None:
     assert metrics["target_q_mean"] == pytest.approx(6.85)
     groups = learner.engine.groups()
     torch.testing.assert_close(groups["critic"]["w"][0], torch.tensor([0.9, 2.9]))
-    torch.testing.assert_close(groups["target"]["w"][0], torch.tensor([(-4 + 0.9) / 2, (10 + 2.9) / 2]))
+    torch.testing.assert_close(groups["target_critic"]["w"][0], torch.tensor([(-4 + 0.9) / 2, (10 + 2.9) / 2]))
 
 
 def test_only_the_actors_rate_falls_along_a_cosine() -> None:
     learner = make_iql(learning_rate=1e-3)
     for progress, share in ((0.0, 1.0), (0.5, 0.5), (2 / 3, 0.25), (1.0, 0.0), (1.5, 0.0)):
         learner.set_progress(progress)
-        assert learner.engine.rate_values == pytest.approx([1e-3, 1e-3 * share, 1e-3], abs=1e-12)
+        rates = {"value": 1e-3, "actor": 1e-3 * share, "critic": 1e-3}
+        assert learner.engine.rate_values == pytest.approx(rates, abs=1e-12)
     constant = make_iql(learning_rate=1e-3, actor_schedule="constant")
     constant.set_progress(1.0)
-    assert constant.engine.rate_values == [1e-3, 1e-3, 1e-3]
+    assert constant.engine.rate_values == dict.fromkeys(("value", "actor", "critic"), 1e-3)
 
 
 def test_the_policy_never_reaches_the_critics() -> None:
@@ -185,7 +186,7 @@ def test_the_policy_never_reaches_the_critics() -> None:
     for step in range(10):
         for learner in (one, other):
             learner.update(random_batch(step), global_step=step)
-    for group in ("value", "critic", "target"):
+    for group in ("value", "critic", "target_critic"):
         for name, tensor in one.engine.groups()[group].items():
             assert torch.equal(tensor, other.engine.groups()[group][name])
 

@@ -69,14 +69,14 @@ def test_noise_reaches_every_noisy_layer() -> None:
 
 def test_a_noisy_learner_explores_by_its_weights_alone() -> None:
     learner = DQN(q_network=MLPQNetwork(3, 4, (16, 16), noisy=True), noisy=True)
-    obs = np.random.default_rng(0).normal(size=(1, 200, 3)).astype(np.float32)
+    obs = torch.randn(1, 200, 3, generator=torch.Generator().manual_seed(0))
     assert learner.exploration(0.0) == 0.0
-    greedy, exploring = learner.act_greedy(obs), learner.act_explore(obs, 0, 0.0)
-    assert 0 < (greedy != exploring).mean() < 0.9
-    assert np.array_equal(exploring, learner.act_explore(obs, 0, 0.0))
+    greedy, exploring = learner.act_greedy(obs).action, learner.act_explore(obs, 0, 0.0).action
+    assert 0 < (greedy != exploring).float().mean() < 0.9
+    assert torch.equal(exploring, learner.act_explore(obs, 0, 0.0).action)
     for parameter in (p for name, p in learner.engine.groups()["q"].items() if "sigma" in name):
         parameter.zero_()
-    assert np.array_equal(learner.act_explore(obs, 0, 0.0), learner.act_greedy(obs))
+    assert torch.equal(learner.act_explore(obs, 0, 0.0).action, learner.act_greedy(obs).action)
 
 
 def test_the_loss_trains_the_size_of_the_noise_with_noise_of_its_own() -> None:
@@ -91,11 +91,11 @@ def test_the_loss_trains_the_size_of_the_noise_with_noise_of_its_own() -> None:
     before = learner.state_dict()["params.q.net.layers.2.bias_sigma"].clone()
     learner.update(batch)
     assert (learner.state_dict()["params.q.net.layers.2.bias_sigma"] != before).any()
-    params = learner.engine.seed_groups(0)
+    nets = learner.nets()
     noise = {name: torch.randn(spec.shape) for name, spec in learner.noise(6).items()}
-    base = learner.loss(params, batch, noise)[0]
+    base = learner.loss(nets, batch, noise).loss
     for name in ("obs", "next_obs"):
-        assert learner.loss(params, batch, {**noise, name: torch.randn_like(noise[name])})[0] != base
+        assert learner.loss(nets, batch, {**noise, name: torch.randn_like(noise[name])}).loss != base
 
 
 def test_a_network_without_noise_cannot_be_noisy() -> None:

@@ -13,6 +13,7 @@ from conftest import one_of_a_kind
 
 from rl_training.algorithms import DQN, TD3, TD3BC
 from rl_training.algorithms.base import Learner
+from rl_training.algorithms.normalizer import GROUP
 from rl_training.algorithms.td3 import TD3Settings
 from rl_training.checkpoint.read import load_checkpoint
 from rl_training.core.results import TrainResult
@@ -34,13 +35,18 @@ def make_td3(seeds: tuple[int, ...] = (0,), **settings: Any) -> Learner:
     return TD3.create(SHAPE, TD3Settings(**settings), seeds)
 
 
+def show(learner: Learner, mean: Any, scale: Any) -> None:
+    """Statistics that the networks see from now on."""
+    learner.engine.set_group(GROUP, {"mean": torch.as_tensor(mean), "scale": torch.as_tensor(scale)})
+
+
 # --- statistics ------------------------------------------------------------------------------------------------------
 def test_running_statistics_are_those_of_all_observations() -> None:
     """A large mean: sums of squares would lose what Welford keeps."""
     learner, rng = make_td3((0, 1)), np.random.default_rng(0)
     obs = (1e4 + rng.standard_normal((50, 2, 4, 3)) * [0.1, 1.0, 10.0]).astype(np.float32)
     for step in obs:
-        learner.observe(step)
+        learner.observe(torch.from_numpy(step))
     by_seed = obs.astype(np.float64).transpose(1, 0, 2, 3).reshape(2, 200, 3)
     assert learner.normalizer is not None and learner.normalizer.count == 200
     np.testing.assert_allclose(learner.normalizer.mean, by_seed.mean(1), rtol=1e-13)
@@ -53,9 +59,9 @@ def test_running_statistics_are_those_of_all_observations() -> None:
 def test_by_hand() -> None:
     """1 and 3: mean 2, variance 1. 5 becomes 3, 100 the limit; a number that never changed becomes 0, or the limit."""
     learner = make_td3()
-    learner.observe(np.array([[[1.0, 7.0, 0.0], [3.0, 7.0, 0.0]]], np.float32))
+    learner.observe(torch.tensor([[[1.0, 7.0, 0.0], [3.0, 7.0, 0.0]]]))
     assert learner.normalizer is not None
-    seen = learner.normalizer.normalized(learner.engine.seed_groups(0), torch.tensor([[5.0, 7.0, 0.0], [100, 9, -1]]))
+    seen = learner.normalizer.normalized(learner.nets().groups, torch.tensor([[5.0, 7.0, 0.0], [100, 9, -1]]))
     torch.testing.assert_close(seen, torch.tensor([[3.0, 0.0, 0.0], [10.0, 10.0, -10.0]]))
 
 
@@ -74,8 +80,7 @@ def batch() -> dict[str, torch.Tensor]:
 def test_updates_and_actions_are_those_of_normalised_observations() -> None:
     with_it, without = make_td3(), make_td3(normalize_observations=False)
     mean, scale = np.array([1.0, -2.0, 0.5], np.float32), np.array([0.5, 2.0, 3.0], np.float32)
-    assert with_it.normalizer is not None
-    with_it.normalizer.fix(with_it.engine, mean, scale)
+    show(with_it, mean, scale)
 
     def normalised(obs: torch.Tensor) -> torch.Tensor:
         return (obs - torch.from_numpy(mean)) * torch.from_numpy(scale)
@@ -89,14 +94,13 @@ def test_updates_and_actions_are_those_of_normalised_observations() -> None:
     obs = raw["obs"].unsqueeze(0)
     for act in ("act_greedy", "act_explore"):
         rest = () if act == "act_greedy" else (5, 0.5)
-        ours, theirs = getattr(with_it, act)(obs.numpy(), *rest), getattr(without, act)(normalised(obs).numpy(), *rest)
-        assert np.array_equal(ours, theirs)
+        ours, theirs = getattr(with_it, act)(obs, *rest), getattr(without, act)(normalised(obs), *rest)
+        assert torch.equal(ours.action, theirs.action)
 
 
 def test_fixed_statistics_serve_every_seed() -> None:
     learner = make_td3((0, 1))
-    assert learner.normalizer is not None
-    learner.normalizer.fix(learner.engine, np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0]))
+    show(learner, np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0]))
     group = learner.engine.groups()["normalizer"]
     assert group["mean"].tolist() == [[1.0, 2.0, 3.0]] * 2
     assert group["scale"].tolist() == [[4.0, 5.0, 6.0]] * 2
@@ -105,10 +109,10 @@ def test_fixed_statistics_serve_every_seed() -> None:
 def test_by_a_data_set_nothing_is_clipped_or_counted() -> None:
     learner = TD3BC(model=MLPTD3Model(3, 1, ()))
     assert learner.normalizer is not None
-    learner.normalizer.fix(learner.engine, np.zeros(3), np.full(3, 100.0))
-    seen = learner.normalizer.normalized(learner.engine.seed_groups(0), torch.tensor([[1.0, -2.0, 0.1]]))
+    show(learner, np.zeros(3), np.full(3, 100.0))
+    seen = learner.normalizer.normalized(learner.nets().groups, torch.tensor([[1.0, -2.0, 0.1]]))
     torch.testing.assert_close(seen, torch.tensor([[100.0, -200.0, 10.0]]))
-    learner.observe(np.ones((1, 1, 3), np.float32))
+    learner.observe(torch.ones(1, 1, 3))
     assert learner.engine.groups()["normalizer"]["mean"].tolist() == [[0.0, 0.0, 0.0]]
 
 
@@ -167,12 +171,11 @@ def test_the_statistics_travel_with_the_exported_agent(algo: str, quick_config: 
     checkpointed = load_agent(result.checkpoint_path)
     exported = load_agent(load_agent(result.checkpoint_path).save(tmp_path / "agent"))
     assert torch.equal(
-        exported.learner.engine.seed_groups(0)["normalizer"]["mean"], tensors(result)["params.normalizer.mean"][0]
+        exported.learner.nets().normalizer["mean"], tensors(result)["params.normalizer.mean"][0]
     )
     obs = [0.3, -0.9, 4.0]
     assert np.array_equal(exported.predict(obs), checkpointed.predict(obs))
-    assert exported.learner.normalizer is not None
-    exported.learner.normalizer.fix(exported.learner.engine, np.zeros(3), np.ones(3))
+    show(exported.learner, np.zeros(3), np.ones(3))
     assert not np.array_equal(exported.predict(obs), checkpointed.predict(obs)), "the statistics matter"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.algorithms.base import ROW_ERRORS
+from rl_training.algorithms.base import BoundNetwork
 from rl_training.algorithms.rainbow_dqn import RainbowDQN, RainbowSettings
 from rl_training.models import MLPC51QNetwork
 
@@ -18,7 +18,7 @@ def make_learner() -> RainbowDQN:
     sizes = {"num_atoms": 7, "v_min": -1.0, "v_max": 2.0}
     network = MLPC51QNetwork(obs_dim=3, action_dim=4, hidden_sizes=(8, 8), dueling=True, noisy=True, **sizes)
     learner = RainbowDQN(q_network=network, **sizes)
-    for group in ("q", "target"):  # so that the target network is another one
+    for group in ("q", "target_q"):  # so that the target network is another one
         for tensor in learner.engine.groups()[group].values():
             tensor += 0.3 * torch.randn(tensor.shape)
     return learner
@@ -39,17 +39,16 @@ def make_batch(rows: int) -> dict[str, torch.Tensor]:
 
 def test_the_loss_against_a_slow_reference() -> None:
     learner, batch = make_learner(), make_batch(12)
-    groups = learner.engine.seed_groups(0)
+    nets = learner.nets()
     noise = {name: torch.randn(spec.shape) for name, spec in learner.noise(12).items()}
     assert set(noise) == {"obs", "next_obs", "chooser"}, "each look has noise of its own"
-    loss, metrics = learner.loss(groups, batch, noise)
+    result = learner.loss(nets, batch, noise)
 
-    def probabilities(group: str, obs: str, which: str) -> np.ndarray:
-        outputs = learner.outputs(groups[group], batch[obs], noise[which])
-        return outputs.softmax(-1).detach().double().numpy()
+    def probabilities(network: BoundNetwork[torch.Tensor], obs: str, which: str) -> np.ndarray:
+        return network(batch[obs], noise[which]).softmax(-1).detach().double().numpy()
 
-    now = probabilities("q", "obs", "obs")
-    after, chooser = probabilities("target", "next_obs", "next_obs"), probabilities("q", "next_obs", "chooser")
+    now = probabilities(nets.q, "obs", "obs")
+    after, chooser = probabilities(nets.target.q, "next_obs", "next_obs"), probabilities(nets.q, "next_obs", "chooser")
     differing, losses, errors = 0, [], []
     for row in range(12):
         best = int((chooser[row] * ATOMS).sum(-1).argmax())  # the online network chooses
@@ -66,8 +65,8 @@ def test_the_loss_against_a_slow_reference() -> None:
         losses.append(float(batch["weights"][row]) * entropy)
         errors.append(entropy + (target[target > 0] * np.log(target[target > 0])).sum())
     assert differing, "else this could not tell double learning from none"
-    assert loss.item() == pytest.approx(np.mean(losses), rel=1e-5)
-    assert metrics[ROW_ERRORS].tolist() == pytest.approx(errors, rel=1e-4, abs=1e-5)
+    assert result.loss.item() == pytest.approx(np.mean(losses), rel=1e-5)
+    assert result.row_errors is not None and result.row_errors.tolist() == pytest.approx(errors, rel=1e-4, abs=1e-5)
 
 
 def test_the_parts_are_the_papers() -> None:

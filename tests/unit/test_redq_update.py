@@ -142,7 +142,7 @@ def hand_learner(**changes: Any) -> REDQ:
     """Four critics whose target copies differ from them: 80, 40, 20 and 60 times the action."""
     settings = {"learning_rate": 1e-9, "gamma": 0.5, "alpha": 0.25, "tau": 0.0, "num_critics": 4, **changes}
     learner = REDQ(model=HandModel(), **settings)
-    learner.engine.groups()["target"]["w"].copy_(torch.tensor([[80.0, 40.0, 20.0, 60.0]]))
+    learner.engine.groups()["target_critic"]["w"].copy_(torch.tensor([[80.0, 40.0, 20.0, 60.0]]))
     return learner
 
 
@@ -162,13 +162,13 @@ def test_losses_by_hand(uniforms: list[float], size: int, least: float) -> None:
     Actor: the mean of all four at action 0.5 is 2.5, the entropy term 0.5: its loss is -2.
     """
     learner = hand_learner(subset_size=size)
-    groups = learner.engine.seed_groups(0)
+    nets = learner.nets()
     noise = {"subset": torch.tensor(uniforms), "action": torch.zeros(3, 1), "next_action": torch.zeros(3, 1)}
     target = 1 + 0.5 * (least - 0.5)
     with torch.no_grad():
-        _, critic = learner.critic_loss(groups, hand_batch(), noise)
-        _, policy = learner.policy_loss(groups, hand_batch(), noise)
-        _, ended = learner.critic_loss(groups, {**hand_batch(), "dones": torch.ones(3)}, noise)
+        critic = learner.critic_loss(nets, hand_batch(), noise).metrics
+        policy = learner.policy_loss(nets, hand_batch(), noise).metrics
+        ended = learner.critic_loss(nets, {**hand_batch(), "dones": torch.ones(3)}, noise).metrics
     assert critic["target_q_mean"].item() == pytest.approx(target)
     assert critic["critic_loss"].item() == pytest.approx(sum((q - target) ** 2 for q in (2, 4, 6, 8)))
     assert policy["actor_loss"].item() == pytest.approx(-2.0)
@@ -196,7 +196,7 @@ def test_a_direct_update_is_one_of_the_critics_and_one_of_the_actor() -> None:
     assert (result.num_gradient_steps, learner.update_count) == (1, 1)
     assert set(result.metrics) >= METRICS and all(math.isfinite(value) for value in result.metrics.values())
     moved = [name for name, flat in learner.engine.flat.items() if not torch.equal(flat, before[name])]
-    assert moved == ["actor", "critic", "target"]
+    assert moved == ["actor", "critic", "target_critic"]
 
 
 # --- the schedule ----------------------------------------------------------------------------------------------------
@@ -208,8 +208,8 @@ def test_a_step_is_many_updates_of_the_critics_and_one_of_the_actor(seeds: tuple
     assert learner.update_count == 12
     steps_of_adam = torch.tensor([[0.9**12, 0.999**12], [0.9**3, 0.999**3]], dtype=torch.float64)
     torch.testing.assert_close(learner.engine.beta_powers, steps_of_adam, rtol=1e-12, atol=0)
-    assert [learner.engine.pattern(update)[1] for update in range(1, 9)] == [False, False, False, True] * 2
-    assert all(value is not None for row in learner.engine.metrics.take_means() for value in row.values())
+    assert ["policy" in learner.engine.due(update) for update in range(1, 9)] == [False, False, False, True] * 2
+    assert all(value is not None for row in learner.take_metrics() for value in row.values())
 
 
 def bursts(sizes: list[int], compiled: bool = False) -> dict[str, Tensor]:
@@ -219,10 +219,10 @@ def bursts(sizes: list[int], compiled: bool = False) -> dict[str, Tensor]:
     engine.compiled, engine.backend = compiled, "aot_eager"
     with torch.no_grad():
         for size in sizes:
-            patterns = [engine.pattern(engine.update_count + 1 + number) for number in range(size)]
-            learner.training.burst(replay, 8, learner.noise(8), patterns)()
-            for pattern in patterns:
-                engine.count(pattern)
+            dues = [engine.due(engine.update_count + 1 + number) for number in range(size)]
+            learner.training.burst(replay, 8, learner.noise(8), dues)()
+            for due in dues:
+                engine.count(due)
     assert learner.update_count == int(engine.count_tensor) == sum(sizes)
     return learner.state_dict()
 

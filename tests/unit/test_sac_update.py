@@ -112,7 +112,7 @@ class HandModel(nn.Module):
 
 def hand_learner(**settings: Any) -> SAC:
     learner = SAC(model=HandModel(), **{"learning_rate": 1e-9, "gamma": 0.5, "alpha": 0.1, "tau": 0.0, **settings})
-    target = learner.engine.groups()["target"]
+    target = learner.engine.groups()["target_critic"]
     target["w"].copy_(torch.tensor([[10.0, 20.0]]))
     target["v"].copy_(torch.tensor([[100.0, 7.0]]))
     return learner
@@ -186,14 +186,15 @@ def test_a_fixed_temperature_stays_and_zero_means_no_entropy() -> None:
     assert metrics["target_q_mean"] == pytest.approx(4 + 0.5 * 31)
     assert metrics["entropy_term"] == 0.0
     assert learner.alpha == 0.0
-    assert learner.engine.first_bad.tolist() == [-1]
+    assert learner.nonfinite_updates() == [-1]
 
 
 def test_the_target_critics_follow_by_tau() -> None:
     """w: target 10, online 1 (it does not move at rate 1e-9): 10 + 0.25 * (1 - 10) = 7.75."""
     learner = hand_learner(tau=0.25)
     learner.update(hand_batch())
-    assert learner.engine.groups()["target"]["w"][0].tolist() == pytest.approx([7.75, 20 + 0.25 * (3 - 20)], rel=1e-6)
+    followed = learner.engine.groups()["target_critic"]["w"][0].tolist()
+    assert followed == pytest.approx([7.75, 20 + 0.25 * (3 - 20)], rel=1e-6)
 
 
 def test_update_stand_alone() -> None:
@@ -275,7 +276,7 @@ def test_any_number_of_critics() -> None:
     noise = {name: torch.zeros(8, 1) for name in ("action", "next_action")}
     batch = random_batch()
     with torch.no_grad():
-        loss, _ = learner.critic_loss(learner.engine.seed_groups(0), {**batch, "dones": torch.ones(8)}, noise)
+        loss = learner.critic_loss(learner.nets(), {**batch, "dones": torch.ones(8)}, noise).loss
         # all transitions end: the target is the reward for each of the five
         by_hand = (model.q_values(batch["obs"], batch["actions"]) - batch["rewards"][:, None]).square().mean(0).sum()
     assert loss.item() == pytest.approx(by_hand.item(), rel=1e-5)

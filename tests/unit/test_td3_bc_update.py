@@ -37,9 +37,10 @@ def test_the_actors_loss_by_hand() -> None:
     weight not detached, it would be 1.25: the weighted value would then be 2.5 whatever the policy does.
     """
     learner = TD3BC(model=HandModel(), learning_rate=0.1, normalize_observations=False)
-    groups, noise = learner.engine.seed_groups(0), {"next_action": torch.zeros(2, 1)}
+    groups, noise = learner.nets().groups, {"next_action": torch.zeros(2, 1)}
     policy = groups["actor"]["a"].clone().requires_grad_()
-    loss, metrics = learner.actor_loss({**groups, "actor": {"a": policy}}, hand_batch(), noise)
+    nets = learner.binding.networks_of({**groups, "actor": {"a": policy}})
+    loss, metrics, *_ = learner.actor_loss(nets, hand_batch(), noise)
     assert loss.item() == pytest.approx(-0.9375)
     assert metrics["bc_loss"].item() == pytest.approx(1.5625) and metrics["q_weight"].item() == pytest.approx(2.0)
     (slope,) = torch.autograd.grad(loss, policy)
@@ -50,7 +51,7 @@ def test_the_weight_is_by_the_mean_size_of_the_values() -> None:
     """Values of both signs: the mean of |Q| counts, not |mean of Q|."""
     learner = TD3BC(model=HandModel(), bc_alpha=5.0, normalize_observations=False)
     batch = {**hand_batch(), "obs": torch.tensor([[1.0], [-3.0]])}  # Q = 0.5 s + 2 s: 2.5 and -7.5
-    _, metrics = learner.actor_loss(learner.engine.seed_groups(0), batch, {})
+    metrics = learner.actor_loss(learner.nets(), batch, {}).metrics
     assert metrics["q_weight"].item() == pytest.approx(1.0)
 
 
@@ -73,7 +74,7 @@ def test_the_actor_and_the_targets_wait() -> None:
 
 def test_update_returns_every_metric_at_once_and_state_round_trips() -> None:
     learner = make_td3_bc()
-    learner.fix_observations(np.ones(3), np.full(3, 2.0))
+    learner.set_obs_stats(np.ones(3), np.full(3, 2.0))
     result = learner.update(random_batch(), global_step=0)
     assert result.num_gradient_steps == 1 and set(result.metrics) == METRICS and learner.update_count == 1
     assert all(math.isfinite(value) for value in result.metrics.values())
@@ -93,9 +94,9 @@ def test_statistics_of_a_data_set() -> None:
     mean, std = observation_statistics(data)
     assert mean.tolist() == [2.0, 5.0] and std.tolist() == [1.0, 0.0]
     learner = TD3BC(model=MLPTD3Model(2, 2, ()))
-    learner.fix_observations(mean, std)
+    learner.set_obs_stats(mean, std)
     assert learner.normalizer is not None
-    seen = learner.normalizer.normalized(learner.engine.seed_groups(0), torch.tensor([[3.0, 6.0]]))
+    seen = learner.normalizer.normalized(learner.nets().groups, torch.tensor([[3.0, 6.0]]))
     torch.testing.assert_close(seen, torch.tensor([[1 / 1.001, 1000.0]]))
 
 
@@ -110,7 +111,7 @@ def test_a_run_standardises_by_its_data_and_so_does_its_agent(quick_config, tmp_
         np.testing.assert_allclose(stored["params.normalizer.mean"][row], obs.mean(0), rtol=1e-5)
         np.testing.assert_allclose(stored["params.normalizer.scale"][row], 1 / (obs.std(0) + 1e-3), rtol=1e-5)
     agent = load_agent(load_agent(result.checkpoint_path).save(tmp_path / "agent", seed_index=1))
-    group = agent.learner.engine.seed_groups(0)["normalizer"]
+    group = agent.learner.nets().normalizer
     assert torch.equal(group["mean"], stored["params.normalizer.mean"][1])
     assert torch.equal(group["scale"], stored["params.normalizer.scale"][1])
 

@@ -70,11 +70,11 @@ def hand_batch(done: float = 0.0) -> dict[str, Tensor]:
 
 
 def losses(learner: TD3, noise: list[float], done: float = 0.0) -> dict[str, float]:
-    groups, given = learner.engine.seed_groups(0), {"next_action": torch.tensor(noise).unsqueeze(1)}
+    nets, given = learner.nets(), {"next_action": torch.tensor(noise).unsqueeze(1)}
     with torch.no_grad():
         metrics = {
-            **learner.critic_loss(groups, hand_batch(done), given)[1],
-            **learner.actor_loss(groups, hand_batch(done), given)[1],
+            **learner.critic_loss(nets, hand_batch(done), given).metrics,
+            **learner.actor_loss(nets, hand_batch(done), given).metrics,
         }
     return {name: value.item() for name, value in metrics.items()}
 
@@ -137,7 +137,7 @@ def test_the_targets_follow_the_updated_networks() -> None:
     """An update of everything: target 0.25 + 0.1 * (online - 0.25), where Adam's first step moved 0.5 by 0.01."""
     learner = hand_learner(learning_rate=0.01, tau=0.1)
     learner.update(hand_batch())
-    groups = learner.engine.seed_groups(0)
+    groups = learner.nets().groups
     assert groups["actor"]["a"].item() == pytest.approx(0.51, abs=1e-5)  # up: a larger action is worth more
     assert groups["target_actor"]["a"].item() == pytest.approx(0.25 + 0.1 * (0.51 - 0.25), abs=1e-5)
     online, target = groups["critic"]["w"][0].item(), groups["target_critic"]["w"][0].item()
@@ -167,11 +167,11 @@ def test_update_stand_alone() -> None:
 # --- acting, model, settings ---------------------------------------------------------------------------------------
 def test_exploration_adds_noise_within_the_bounds() -> None:
     learner = hand_learner(exploration_noise=0.3)
-    groups, obs = learner.engine.seed_groups(0), torch.tensor([[1.0], [1.0], [1.9]])
+    nets, obs = learner.nets(), torch.tensor([[1.0], [1.0], [1.9]])
     amount = torch.tensor([learner.exploration(0.5)])
-    actions = learner.explore(groups, obs, torch.tensor([[0.0], [1.0], [1.0]]), amount)
+    actions = learner.explore(nets, obs, torch.tensor([[0.0], [1.0], [1.0]]), amount).action
     torch.testing.assert_close(actions, torch.tensor([[0.5], [0.8], [1.0]]))
-    torch.testing.assert_close(learner.greedy(groups, obs), 0.5 * obs)
+    torch.testing.assert_close(learner.greedy(nets, obs).action, 0.5 * obs)
 
 
 @pytest.mark.parametrize("hidden_sizes", [(), (8,), [8, 8]])

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.algorithms import TQC, tqc_loss
-from rl_training.algorithms.tqc import TQCSettings, critic_term, truncated
+from rl_training.algorithms.losses import ensemble_quantile_huber
+from rl_training.algorithms.tqc import TQCSettings, truncated
 from rl_training.models import MLPTQCModel
 
 METRICS = {"critic_loss", "actor_loss", "target_q_mean", "entropy_term"}
@@ -57,7 +58,7 @@ def test_the_critic_term_is_the_slow_obvious_one() -> None:
                     size = abs(error)
                     huber = 0.5 * size**2 if size <= kappa else kappa * (size - 0.5 * kappa)
                     total += abs((index + 0.5) / 5 - (error < 0)) * huber / kappa
-    assert critic_term(quantiles, target, kappa).item() == pytest.approx(total / (3 * 4 * 5 * 7), rel=1e-5)
+    assert ensemble_quantile_huber(quantiles, target, kappa).item() == pytest.approx(total / (3 * 4 * 5 * 7), rel=1e-5)
 
 
 # --- one update ----------------------------------------------------------------------------------------------------
@@ -100,7 +101,7 @@ def test_an_update_by_hand() -> None:
     """
     settings = {"num_critics": 2, "num_quantiles": 2, "top_quantiles_to_drop_per_net": 1}
     learner = TQC(model=HandModel(), learning_rate=1e-9, gamma=0.5, alpha=0.25, tau=0.0, **settings)
-    learner.engine.groups()["target"]["w"].copy_(torch.tensor([[[200.0, 400.0], [80.0, 160.0]]]))
+    learner.engine.groups()["target_critic"]["w"].copy_(torch.tensor([[[200.0, 400.0], [80.0, 160.0]]]))
     one = torch.ones(3, 1)
     batch = {"obs": one, "actions": one, "rewards": torch.ones(3), "next_obs": one, "dones": torch.zeros(3)}
     metrics = learner.update(batch).metrics

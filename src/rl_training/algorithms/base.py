@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,25 +13,28 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rl_training.algorithms.normalizer import GROUP, ObservationNormalizer
-from rl_training.config.settings import OffPolicySettings
+from rl_training.config.settings import ReplaySettings
 from rl_training.core.checks import require
 from rl_training.core.d4rl import domain
 from rl_training.core.results import UpdateResult
 from rl_training.core.rng import stream
 from rl_training.core.schedules import Every, linear
 from rl_training.core.specs import ACTION_DTYPES, ArraySpec, EnvSpec, Kind, action_spec
-from rl_training.engine.acting import Acting
-from rl_training.engine.engine import LARGEST_COUNT, Engine
+from rl_training.engine.acting import Act, Acting
+from rl_training.engine.compilation import Announce
+from rl_training.engine.engine import MAX_COUNT, Engine, Execution
 from rl_training.engine.groups import Params
-from rl_training.engine.networks import Network, has_convolutions
-from rl_training.engine.phases import CARRIED, ROW_ERRORS, Batch, Groups, Metrics, Noise, NoiseSpec, Phase, Source
+from rl_training.engine.networks import Batch, Binding, BoundNetwork, Networks, has_convolutions
+from rl_training.engine.optimizers import Adam
+from rl_training.engine.phases import LossResult, Metrics, Noise, NoiseSpec, Phase, Source
+from rl_training.engine.targets import HardCopy, Polyak, TargetUpdate
 from rl_training.engine.training import Training
 
 Array = NDArray[Any]
 OBSERVATION_LIMIT = 10.0  # normalised observations beyond it are clipped, as in VecNormalize
-STD_FLOOR = 1e-3  # added to a data set's standard deviations, as in the authors' code of TD3+BC
-__all__ = ["CARRIED", "ROW_ERRORS", "Batch", "Groups", "Learner", "Metrics", "Network", "Noise", "NoiseSpec",
-           "OffPolicySettings", "Params", "Phase"]  # fmt: skip
+STD_FLOOR = 1e-3  # added to a dataset's standard deviations, as in the authors' code of TD3+BC
+__all__ = ["Act", "Adam", "Batch", "BoundNetwork", "HardCopy", "Learner", "LossResult", "Metrics", "Networks", "Noise",
+           "NoiseSpec", "Params", "Phase", "Polyak", "ReplaySettings", "TargetUpdate"]  # fmt: skip
 
 
 class Learner:
@@ -40,52 +44,41 @@ class Learner:
     title: ClassVar[str]
     observations: ClassVar[tuple[Kind, ...]] = ("vector",)  # kinds it can learn from
     actions: ClassVar[tuple[Kind, ...]] = ("continuous",)
-    offline: ClassVar[bool] = False  # learns from a data set; its settings are `OfflineSettings`
+    offline: ClassVar[bool] = False  # learns from a dataset; its settings are `OfflineSettings`
     learns_online: ClassVar[bool] = True  # there is something to learn from what its own policy does
-    settings_type: ClassVar[type[OffPolicySettings]] = OffPolicySettings
+    settings_type: ClassVar[type[ReplaySettings]] = ReplaySettings
+    networks_type: ClassVar[type[Networks]] = Networks  # what its losses and policies see of the parameters
     by_domain: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # D4RL's domain -> settings where the user left them open
-    targets: ClassVar[Mapping[str, str]] = {}  # target group -> the group it follows
-    target_phase: ClassVar[int] = 0  # the phase whose updates move the targets, where they follow by `tau`
+    settings: Any  # of `settings_type`; a subclass annotates its own
 
     def __init__(
         self,
         *,
         model: nn.Module | Sequence[nn.Module],
-        settings: OffPolicySettings | None = None,
+        settings: ReplaySettings | None = None,
         seeds: Sequence[int] = (0,),
         device: str | torch.device = "cpu",
         compiled: bool = False,
         backend: str = "inductor",
         **overrides: Any,
     ) -> None:
-        self.settings: Any = settings or self.settings_type(**overrides)
+        self.settings = settings or self.settings_type(**overrides)
         self.seeds, self.device = tuple(seeds), torch.device(device)
         models = [model] if isinstance(model, nn.Module) else list(model)
-        self.model = models[0]
+        self.model: Any = models[0]
         self._check_no_buffers()
         self.normalizer = self._make_normalizer()
-        members = self._members(models)
-        self.networks = {group: Network(module) for group, module in self.modules(self.model).items()}
-        tau = getattr(self.settings, "tau", None)
-        self.engine = Engine(
-            [self.normalizer.for_phase(phase) if self.normalizer else phase for phase in self.phases()],
-            members,
-            seeds=self.seeds,
-            device=self.device,
-            compiled=compiled,
-            backend=backend,
-            polyak=self.targets if tau is not None else {},
-            tau=tau or 0.0,
-            polyak_phase=self.target_phase,
-            max_grad_norm=self.settings.max_grad_norm,
-            adam_eps=self.settings.adam_eps,
-            # With a seed axis a convolution becomes a grouped one, which rounds differently and is no faster.
-            looped=has_convolutions(self.model),
-        )
+        prepare = self.normalizer.prepare if self.normalizer is not None else None
+        self.binding = Binding(self.networks_type, self.modules(self.model), prepare)
+        optimizer = Adam(self.settings.adam_eps, max_grad_norm=self.settings.max_grad_norm)
+        phases = [replace(phase, optimizer=phase.optimizer or optimizer) for phase in self.phases()]
+        # With a seed axis a convolution becomes a grouped one, which rounds differently and is no faster.
+        looped = has_convolutions(self.model)
+        execution = Execution(self.seeds, self.device, compiled, backend, looped)
+        targets = self.target_update()
+        self.engine = Engine(phases, self._members(models, targets), self.binding, execution, targets)
         self.last_step = 0  # the environment step of the newest update: hard target copies count by it
         self.acting, self.training = Acting(self.engine), Training(self.engine)
-        wrap = self.normalizer.for_policy if self.normalizer else lambda policy: policy
-        self._greedy, self._explore = wrap(self.greedy), wrap(self.explore)
         self.set_progress(0.0)
         self._tie_model()
 
@@ -93,7 +86,7 @@ class Learner:
     def create(
         cls,
         spec: EnvSpec,
-        settings: OffPolicySettings,
+        settings: ReplaySettings,
         seeds: Sequence[int],
         *,
         device: str | torch.device = "cpu",
@@ -107,7 +100,7 @@ class Learner:
                 models.append(cls.build_model(spec, settings))
         return cls(model=models, settings=settings, seeds=seeds, device=device, compiled=compiled)
 
-    # --- what a subclass says ------------------------------------------------------------------------------------
+    # --- what a subclass defines -----------------------------------------------------------------------------------
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         raise NotImplementedError
@@ -130,7 +123,7 @@ class Learner:
         """The user's settings, with what the algorithm's authors chose for this task where they leave it open."""
         return {**cls.by_domain.get(domain(env_id) or "", {}), **asked}
 
-    def modules(self, model: nn.Module) -> dict[str, nn.Module]:
+    def modules(self, model: Any) -> dict[str, nn.Module]:
         """The networks, by the name of their parameter group."""
         raise NotImplementedError
 
@@ -139,17 +132,22 @@ class Learner:
         return {}
 
     def phases(self) -> Sequence[Phase]:
+        """The losses of one update, in order."""
         raise NotImplementedError
+
+    def target_update(self) -> TargetUpdate | None:
+        """How target groups, `target_<group>`, follow their groups; None: there are none."""
+        return None
 
     def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
         """The random numbers one update needs."""
         return {}
 
-    def greedy(self, groups: Groups, obs: Tensor) -> Tensor:
+    def greedy(self, nets: Any, obs: Tensor) -> Act:
         """The best actions known: what evaluation and `predict` use."""
         raise NotImplementedError
 
-    def explore(self, groups: Groups, obs: Tensor, noise: Tensor, amount: Tensor) -> Tensor:
+    def explore(self, nets: Any, obs: Tensor, noise: Tensor, amount: Tensor) -> Act:
         """Actions for collecting data, given random numbers as `explore_noise` asks for."""
         raise NotImplementedError
 
@@ -162,22 +160,21 @@ class Learner:
         return 1.0
 
     # --- acting --------------------------------------------------------------------------------------------------
-    def act_greedy(self, obs: Array) -> Array:
-        """(seeds, rows, *obs) -> (seeds, rows, ...) actions in the library's units."""
-        return self.acting("greedy", self._greedy, obs)
+    def act_greedy(self, obs: Tensor, state: Mapping[str, Tensor] | None = None) -> Act:
+        """Actions in the library's units for (seeds, rows, *obs); no policy has a `state` yet."""
+        return self.acting.greedy(self.greedy, obs)
 
-    def act_explore(self, obs: Array, step: int, progress: float) -> Array:
-        rows = obs.shape[1]
-        amount = np.full((len(self.seeds), 1), self.exploration(progress), np.float32)
-        return self.acting("explore", self._explore, obs, self._explore_noise(step, rows), amount)
+    def act_explore(self, obs: Tensor, step: int, progress: float, state: Mapping[str, Tensor] | None = None) -> Act:
+        """Actions for collecting data, with the random numbers of that step."""
+        noise, amount = self.explore_noise(obs.shape[1]), self.exploration(progress)
+        return self.acting.explore(self.explore, obs, noise, step, amount)
 
-    def act_randomly(self, step: int, rows: int) -> Array:
-        """Uniform over the action space."""
-        return np.stack([self.action_spec.sample(stream(seed, "explore", step), rows) for seed in self.seeds])
-
-    def _explore_noise(self, step: int, rows: int) -> Array:
-        spec = self.explore_noise(rows)
-        return np.stack([spec.draw(stream(seed, "explore", step)) for seed in self.seeds])
+    def act_randomly(self, step: int, rows: int, device: torch.device | None = None) -> Act:
+        """Actions uniform over the action space, drawn where the observations are: on `device`, or on the host."""
+        if device is not None and device.type == "cuda":
+            return self.acting.randomly(self.action_spec, step, rows)
+        drawn = [self.action_spec.sample(stream(seed, "explore", step), rows) for seed in self.seeds]
+        return Act(torch.from_numpy(np.stack(drawn)).to(self.device))
 
     @property
     def action_spec(self) -> ArraySpec:
@@ -185,70 +182,134 @@ class Learner:
 
     @property
     def action_dim(self) -> int:
-        return int(self.model.action_dim)  # type: ignore[arg-type]
+        return int(self.model.action_dim)
 
-    def observe(self, obs: Array) -> None:
+    def observe(self, obs: Tensor) -> None:
         """(seeds, rows, *obs): the loop shows every observation once, in order, before acting on it."""
         if self.normalizer is not None and self.normalizer.running:
-            self.normalizer.observe(obs, self.engine)
+            self.engine.set_group(GROUP, self.normalizer.observe(obs))
 
-    def fix_observations(self, mean: Array, std: Array) -> None:
-        """Normalise by a data set's statistics from now on, if observations are normalised."""
+    def set_obs_stats(self, mean: Array, std: Array) -> None:
+        """Normalise by a dataset's statistics from now on, if observations are normalised."""
         if self.normalizer is not None:
-            self.normalizer.fix(self.engine, mean, 1 / (std + STD_FLOOR))
+            scale = torch.as_tensor(1 / (std + STD_FLOOR))
+            self.engine.set_group(GROUP, {"mean": torch.as_tensor(mean), "scale": scale})
+
+    @property
+    def observation_count(self) -> int | None:
+        """Observations behind each seed's running statistics; None: there are no such statistics."""
+        return self.normalizer.count if self.normalizer is not None and self.normalizer.running else None
+
+    def set_observation_count(self, count: int) -> None:
+        """Take the statistics that the networks see for those of so many observations."""
+        if self.normalizer is not None:
+            self.normalizer.remember(self.engine.groups()[GROUP], count)
+
+    def copy_observation_statistics(self, other: Learner) -> None:
+        """Continue the running statistics of another learner's first seed, for every seed."""
+        if self.normalizer is not None and other.normalizer is not None:
+            self.normalizer.start_from(other.normalizer)
 
     # --- learning ------------------------------------------------------------------------------------------------
+    def rate(self, progress: float) -> float:
+        """The learning rate of a phase that has none of its own."""
+        rate = float(self.settings.learning_rate)
+        return linear(rate, 0.0, progress) if self.settings.learning_rate_schedule == "linear" else rate
+
     def set_progress(self, progress: float) -> None:
         """Move the scheduled values to the given share of the run."""
         self.progress = progress
-        rate = self.settings.learning_rate
-        if self.settings.learning_rate_schedule == "linear":
-            rate = linear(rate, 0.0, progress)
-        self.engine.set_rates([rate] * len(self.engine.phases))
+        self.engine.set_rates({phase.name: (phase.rate or self.rate)(progress) for phase in self.engine.phases})
 
     @property
     def learning_rate(self) -> float:
-        return self.engine.rate_values[0]
+        return self.engine.rate_values[self.engine.phases[0].name]
+
+    def stopped_groups(self) -> list[str]:
+        """Groups whose learning rate is 0 now."""
+        stopped = [phase for phase in self.engine.phases if not self.engine.rate_values[phase.name]]
+        return [group for phase in stopped for group in phase.groups]
 
     def train(self, source: Source, count: int, global_step: int) -> None:
         """`count` updates on batches drawn from `source`: the loop's way in."""
         if source.priorities is not None:
             source.priorities.set_beta(linear(self.settings.prioritized_beta_start, 1.0, self.progress))
-        self.training.train(source, count, self.settings.batch_size, self.noise(self.settings.batch_size))
-        self._copy_targets(global_step)
+        batch_size = self.settings.batch_size
+        self.training.train(source, count, batch_size, self.noise(batch_size))
+        self._follow_step(global_step)
 
     def update(self, batch: Mapping[str, Any], global_step: int | None = None) -> UpdateResult:
         """One gradient step of the whole algorithm on a given batch (one seed)."""
         tensors = {name: self._batch_tensor(name, value).unsqueeze(0) for name, value in batch.items()}
         rows = {name: tensor.shape[1] for name, tensor in tensors.items()}
-        require(len(set(rows.values())) == 1, "batch", f"of one number of rows, got {rows}")
+        require(len(set(rows.values())) == 1, "all batch tensors", f"of the same length, got {rows}")
         noise = self.engine.host_noise(self.noise(tensors["obs"].shape[1]))
-        with self.engine.arithmetic():
-            self.engine.update(tensors, noise, pattern=(True,) * len(self.engine.phases))
-        self._copy_targets(self.update_count if global_step is None else global_step)
+        with self.engine.denormals_flushed():
+            self.engine.update(tensors, noise, due=tuple(phase.name for phase in self.engine.phases))
+        self._follow_step(self.update_count if global_step is None else global_step)
         return UpdateResult(1, self.engine.metrics.newest())
 
     def _batch_tensor(self, name: str, value: Any) -> Tensor:
         tensor = torch.as_tensor(value, device=self.device)
-        # A (batch, 1) column would broadcast to (batch, batch) without a word.
+        # A (batch, 1) column would broadcast to (batch, batch) silently.
         if name in ("rewards", "dones", "weights", "discounts"):
             return tensor.float().reshape(-1)
         if name == "actions" and ACTION_DTYPES[self.actions[0]] == "int64":
             return tensor
         return tensor if tensor.dtype == torch.uint8 and name in ("actions", "obs", "next_obs") else tensor.float()
 
-    def _copy_targets(self, global_step: int) -> None:
-        interval = getattr(self.settings, "target_update_interval", None)
-        if interval is not None and Every(interval).passed(self.last_step, global_step):
-            for target, source in self.targets.items():
-                self.engine.copy_group(source, target)
+    def _follow_step(self, global_step: int) -> None:
+        """Copy the targets if the environment's steps have passed a multiple of the interval."""
+        rule = self.engine.targets
+        if isinstance(rule, HardCopy) and Every(rule.every).passed(self.last_step, global_step):
+            self.copy_targets()
         self.last_step = global_step
+
+    def copy_targets(self) -> None:
+        """Make every target network equal to the network it follows."""
+        self.engine.copy_targets()
 
     @property
     def update_count(self) -> int:
         return self.engine.update_count
 
+    @property
+    def while_compiling(self) -> Announce:
+        """A context that is entered while a program is compiled."""
+        return self.engine.while_compiling
+
+    @while_compiling.setter
+    def while_compiling(self, announce: Announce) -> None:
+        self.engine.while_compiling = announce
+
+    def take_metrics(self) -> list[dict[str, float | None]]:
+        """Per seed, the mean of each metric since the last call; None where its phase has not run."""
+        return self.engine.metrics.take_means()
+
+    def nonfinite_updates(self) -> list[int]:
+        """Per seed, its first update whose metrics were not finite; -1: there was none."""
+        return [int(update) for update in self.engine.first_nonfinite_update.tolist()]
+
+    def failure(self, index: int) -> tuple[list[str], dict[str, float]]:
+        """Which metrics of a seed were not finite first, and all its metrics then."""
+        return self.engine.failure(index)
+
     # --- state ---------------------------------------------------------------------------------------------------
+    def nets(self, index: int = 0) -> Any:
+        """One seed's networks, as its losses see them."""
+        return self.binding.networks_of(self.engine.groups_by_seed()[index])
+
+    def seed_parameters(self, index: int) -> dict[str, Tensor]:
+        """What one seed has learned, by name; targets follow from it."""
+        targets = self.engine.targets.groups if self.engine.targets is not None else {}
+        groups = self.engine.groups_by_seed()[index]
+        return {
+            f"{group}.{name}": tensor
+            for group, params in groups.items()
+            if group not in targets
+            for name, tensor in params.items()
+        }
+
     def state_dict(self) -> dict[str, Tensor]:
         normalizer = self.normalizer.state() if self.normalizer is not None else {}
         return {**self.engine.state_dict(), "last_step": torch.tensor(self.last_step), **normalizer}
@@ -256,7 +317,7 @@ class Learner:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         rest = dict(state)
         last_step = rest.pop("last_step")
-        if last_step.shape or last_step.dtype != torch.int64 or not 0 <= last_step < LARGEST_COUNT:
+        if last_step.shape or last_step.dtype != torch.int64 or not 0 <= last_step < MAX_COUNT:
             raise ValueError("last_step must be one number >= 0")
         if self.normalizer is not None:
             self.normalizer.load({name: rest.pop(name) for name in self.normalizer.state()})
@@ -264,18 +325,19 @@ class Learner:
         self.last_step = int(last_step)
 
     def check_metrics(self, source: Source) -> None:
-        """Whether the metrics of a loaded state are those of this learner; any batch tells."""
+        """Reject a loaded state whose metrics are not this learner's; any batch tells which they are."""
         if self.engine.metrics.names:
             batch = source.gather(torch.zeros(len(self.seeds), 2, dtype=torch.int64, device=self.device))
             self.engine.metrics.check_names(self.engine.metric_names(batch, self.engine.host_noise(self.noise(2))))
 
-    def _members(self, models: Sequence[nn.Module]) -> dict[str, list[dict[str, Tensor]]]:
+    def _members(self, models: Sequence[nn.Module], targets: TargetUpdate | None) -> dict[str, list[Params]]:
         """Per group, every seed's tensors: networks, then target copies, then scalars."""
-        members: dict[str, list[dict[str, Tensor]]] = {
+        members: dict[str, list[Params]] = {
             group: [dict(self.modules(model)[group].named_parameters()) for model in models]
             for group in self.modules(models[0])
         }
-        members.update({target: members[source] for target, source in self.targets.items()})
+        if targets is not None:
+            members.update({target: members[source] for target, source in targets.groups.items()})
         for group, values in self.scalars().items():
             members[group] = [{name: torch.tensor(value) for name, value in values.items()} for _ in models]
         if self.normalizer is not None:
@@ -287,13 +349,13 @@ class Learner:
             return None
         obs_dim = self.model.obs_dim
         require(isinstance(obs_dim, int), "normalize_observations", "false for images")
-        # Statistics that run along know too little at first to be trusted far; those of a data set know it all.
+        # Statistics that run along know too little at first to be trusted far; those of a dataset know it all.
         limit = math.inf if self.offline else OBSERVATION_LIMIT
-        return ObservationNormalizer(len(self.seeds), int(obs_dim), limit, running=not self.offline)  # type: ignore[arg-type]
+        return ObservationNormalizer(len(self.seeds), int(obs_dim), limit, running=not self.offline)
 
     def _tie_model(self) -> None:
         """The first seed's model shares the engine's memory, so it is always up to date."""
-        first = self.engine.seed_groups(0)
+        first = self.engine.groups_by_seed()[0]
         for group, module in self.modules(self.model).items():
             for name, parameter in module.named_parameters():
                 parameter.data = first[group][name]

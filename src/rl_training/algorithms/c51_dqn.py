@@ -8,24 +8,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import ROW_ERRORS, Batch, Metrics
-from rl_training.algorithms.dqn import DQN, DQNSettings, value_terms
-from rl_training.algorithms.losses import categorical_projection, chosen, td_target
+from rl_training.algorithms.base import Batch, LossResult
+from rl_training.algorithms.dqn import DQN, DQNSettings
+from rl_training.algorithms.losses import categorical_projection, chosen, td_target, value_terms
 from rl_training.config.fields import at_least, setting, within
 from rl_training.config.settings import MAX_OUTPUTS
 from rl_training.core.checks import require
 from rl_training.core.specs import EnvSpec
 from rl_training.models.mlp_c51_q_network import MLPC51QNetwork
 
-FARTHEST = 1e30  # atoms are float32
+MAX_ATOM = 1e30  # atoms are float32
 
 
 @dataclass(frozen=True)
 class C51Settings(DQNSettings):
     # Defaults: the paper's 51 atoms from -10 to 10 (for clipped rewards); the rest as in DQN.
     num_atoms: int = setting(51, at_least(2, MAX_OUTPUTS))
-    v_min: float = setting(-10.0, within(-FARTHEST, FARTHEST))
-    v_max: float = setting(10.0, within(-FARTHEST, FARTHEST))
+    v_min: float = setting(-10.0, within(-MAX_ATOM, MAX_ATOM))
+    v_max: float = setting(10.0, within(-MAX_ATOM, MAX_ATOM))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,6 +38,7 @@ class C51DQN(DQN):
     name = "c51_dqn"
     title = "Categorical DQN (C51)"
     settings_type = C51Settings
+    settings: C51Settings
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
@@ -65,11 +66,12 @@ class C51DQN(DQN):
     def action_values(self, outputs: Tensor) -> Tensor:
         return (outputs.softmax(-1) * self.atoms(outputs.device)).sum(-1)
 
-    def terms(self, outputs: Tensor, next_outputs: Tensor, batch: Batch) -> Metrics:
+    def td_loss(self, outputs: Tensor, next_outputs: Tensor, batch: Batch) -> LossResult:
         atoms, logits = self.atoms(outputs.device), chosen(outputs, batch["actions"])
         support = td_target(batch, self.settings.gamma, atoms.expand_as(logits))
         target = categorical_projection(support, next_outputs.softmax(-1), atoms).detach()
-        rows = -(target * logits.log_softmax(-1)).sum(-1)
-        divergence = rows.detach() + torch.xlogy(target, target).sum(-1)  # the cross-entropy less what no one can learn
-        metrics = value_terms((logits.softmax(-1) * atoms).sum(-1), (target * atoms).sum(-1), rows, batch)
-        return {**metrics, ROW_ERRORS: divergence}
+        cross_entropy = -(target * logits.log_softmax(-1)).sum(-1)
+        divergence = cross_entropy.detach() + torch.xlogy(target, target).sum(-1)  # KL(target, prediction)
+        q, target_q = (logits.softmax(-1) * atoms).sum(-1), (target * atoms).sum(-1)
+        metrics = value_terms(q, target_q, cross_entropy, batch)
+        return LossResult(metrics["loss"], metrics, row_errors=divergence)

@@ -1,10 +1,10 @@
-"""CQL: Kumar et al., "Conservative Q-Learning for Offline Reinforcement Learning", 2020: SAC that fears new actions."""
+"""CQL: Kumar et al., "Conservative Q-Learning for Offline Reinforcement Learning", 2020: SAC with a penalty on
+out-of-distribution actions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,16 +12,17 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from rl_training.algorithms.base import Batch, Groups, Metrics, Noise, NoiseSpec, Phase
+from rl_training.algorithms.base import Batch, LossResult, Noise, NoiseSpec, Params, Phase
+from rl_training.algorithms.loss_functions import cql_loss as cql_loss
 from rl_training.algorithms.losses import ensemble_squared_error, td_target
 from rl_training.algorithms.offline import OfflineLearner
-from rl_training.algorithms.sac import SAC, SACSettings, sac_loss
+from rl_training.algorithms.sac import SAC, Critics, SACNetworks, SACSettings
 from rl_training.config.fields import above, at_least, setting
 from rl_training.config.settings import OfflineSettings
 from rl_training.core.checks import require
 
-LARGEST_MULTIPLIER = 1e6
-MOST_SAMPLES = 1000  # of each kind: thousands of rows for every row of a batch
+MAX_MULTIPLIER = 1e6
+MAX_SAMPLES = 1000  # of each kind: thousands of rows for every row of a batch
 # Locomotion and Adroit: CORL's configs. AntMaze: the authors' (rewards (r - 0.5) * 4), with CORL's max-backup.
 BY_DOMAIN: dict[str, dict[str, Any]] = {
     "locomotion": {"normalize_observations": True},
@@ -38,7 +39,7 @@ class CQLSettings(OfflineSettings, SACSettings):
     hidden_sizes: tuple[int, ...] = setting((256, 256, 256))
     actor_learning_rate: float | None = setting(3e-5, above(0))  # the temperature's too; null: as the critics
     cql_alpha: float = setting(10.0, above(0))
-    num_cql_samples: int = setting(10, at_least(1, MOST_SAMPLES))  # actions of each of three kinds
+    num_cql_samples: int = setting(10, at_least(1, MAX_SAMPLES))  # actions of each of three kinds
     cql_temperature: float = setting(1.0, above(0))
     lagrange_threshold: float | None = setting(None, above(0))  # given: the penalty's weight is tuned to keep this gap
     bc_updates: int = setting(0, at_least(0))  # at first the actor is cloned from the data
@@ -60,12 +61,21 @@ def conservative_gap(samples: Tensor, data: Tensor, temperature: float) -> Tenso
     return (temperature * (samples / temperature).logsumexp(1) - data).mean(-1)
 
 
-def cql_loss(values: Mapping[str, Any]) -> Metrics:
-    """`sac_loss`, and from `cql_penalty_q1, cql_penalty_q2, cql_alpha` the penalty on the critics."""
-    gaps = [torch.as_tensor(values[name]).float().mean() for name in ("cql_penalty_q1", "cql_penalty_q2")]
-    penalty = values["cql_alpha"] * (gaps[0] + gaps[1])
-    losses = sac_loss(values)
-    return {**losses, "critic_loss": losses["critic_loss"] + penalty, "cql_penalty": penalty}
+class CQLNetworks(SACNetworks):
+    multiplier: Params
+
+    @property
+    def penalty_weight(self) -> Tensor:
+        """The tuned weight of the penalty (Lagrange)."""
+        return self.multiplier["log"].exp().clamp(max=MAX_MULTIPLIER)
+
+
+def values_of(critic: Critics, obs: Tensor, actions: Tensor) -> Tensor:
+    """(members, samples, batch) values of several actions (samples, batch, action) for each observation."""
+    samples, batch = actions.shape[:2]
+    rows = obs.expand(samples, *obs.shape).reshape(samples * batch, -1)
+    values: Tensor = critic(rows, actions.reshape(samples * batch, -1)).unflatten(1, (samples, batch))
+    return values
 
 
 class CQL(OfflineLearner, SAC):
@@ -73,6 +83,8 @@ class CQL(OfflineLearner, SAC):
     title = "Conservative Q-learning"
     by_domain = BY_DOMAIN
     settings_type = CQLSettings
+    networks_type = CQLNetworks
+    settings: CQLSettings
 
     def scalars(self) -> dict[str, dict[str, float]]:
         tuned = self.settings.lagrange_threshold is not None
@@ -80,72 +92,61 @@ class CQL(OfflineLearner, SAC):
 
     def phases(self) -> tuple[Phase, ...]:
         critic, policy = super().phases()
-        tuned = self.settings.lagrange_threshold is not None
-        return Phase(("critic", "multiplier"), critic.loss) if tuned else critic, policy
+        if self.settings.lagrange_threshold is not None:
+            critic = replace(critic, groups=("critic", "multiplier"))
+        return critic, replace(policy, rate=self.actor_rate, counted=True)
 
-    def set_progress(self, progress: float) -> None:
-        super().set_progress(progress)
-        own = self.settings.actor_learning_rate
-        if own is not None:
-            critic, policy = self.engine.rate_values
-            self.engine.set_rates([critic, policy * own / self.settings.learning_rate])
+    def actor_rate(self, progress: float) -> float:
+        own, common = self.settings.actor_learning_rate, self.rate(progress)
+        return common if own is None else common * own / self.settings.learning_rate
 
     def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
         many = (self.settings.num_cql_samples, batch_size, self.action_dim)
-        drawn = {"uniform": "uniform", "current_actions": "normal", "next_actions": "normal"}
+        kinds = {"uniform": "uniform", "current_actions": "normal", "next_actions": "normal"}
         more = {"backup_actions": "normal"} if self.settings.max_backup else {}
-        return super().noise(batch_size) | {name: NoiseSpec(kind, many) for name, kind in {**drawn, **more}.items()}
+        return super().noise(batch_size) | {name: NoiseSpec(kind, many) for name, kind in {**kinds, **more}.items()}
 
-    def critic_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        target = td_target(batch, self.settings.gamma, self.next_state_value(groups, batch, noise))
-        values = self.networks["critic"](groups["critic"], batch["obs"], batch["actions"])
-        td_loss = ensemble_squared_error(values, target)
-        gaps = conservative_gap(self.sampled_values(groups, batch, noise), values, self.settings.cql_temperature)
+    def critic_loss(self, nets: CQLNetworks, batch: Batch, noise: Noise) -> LossResult:  # type: ignore[override]
+        target = td_target(batch, self.settings.gamma, self.next_state_value(nets, batch, noise))
+        values = nets.critic(batch["obs"], batch["actions"])
+        bellman_error = ensemble_squared_error(values, target)
+        gaps = conservative_gap(self.sampled_values(nets, batch, noise), values, self.settings.cql_temperature)
         penalty = self.settings.cql_alpha * gaps
         metrics = {"target_q_mean": target.mean(), "cql_penalty": penalty.sum(), "data_q_mean": values.mean()}
         if self.settings.lagrange_threshold is None:
-            loss = td_loss + penalty.sum()
-            return loss, {"critic_loss": loss, **metrics}
-        excess = penalty - self.settings.lagrange_threshold
-        multiplier = groups["multiplier"]["log"].exp().clamp(max=LARGEST_MULTIPLIER)
-        loss = td_loss + (multiplier.detach() * excess).sum()
-        tuning = -(multiplier * excess.detach()).mean()
-        return loss + tuning, {"critic_loss": loss, **metrics, "cql_multiplier": multiplier}
+            loss = bellman_error + penalty.sum()
+            return LossResult(loss, {"critic_loss": loss, **metrics})
+        excess, multiplier = penalty - self.settings.lagrange_threshold, nets.penalty_weight
+        loss = bellman_error + (multiplier.detach() * excess).sum()
+        multiplier_loss = -(multiplier * excess.detach()).mean()
+        return LossResult(loss + multiplier_loss, {"critic_loss": loss, **metrics, "cql_multiplier": multiplier})
 
-    def next_state_value(self, groups: Groups, batch: Batch, noise: Noise) -> Tensor:
-        actor, critic = self.networks["actor"], self.networks["critic"]
+    def next_state_value(self, nets: SACNetworks, batch: Batch, noise: Noise) -> Tensor:
+        next_obs = batch["next_obs"]
         if self.settings.max_backup:  # for each critic its best action, and only then the smaller critic
-            actions, _ = actor(groups["actor"], batch["next_obs"], noise["backup_actions"])
-            return self.values_of(groups["target"], batch["next_obs"], actions).amax(1).amin(0)
-        action, logprob = actor(groups["actor"], batch["next_obs"], noise["next_action"])
-        value: Tensor = critic(groups["target"], batch["next_obs"], action).amin(0)
-        return value - groups["temperature"]["log_alpha"].exp() * logprob if self.settings.backup_entropy else value
+            actions, _ = nets.actor(next_obs, noise["backup_actions"])
+            return values_of(nets.target.critic, next_obs, actions).amax(1).amin(0)
+        action, logprob = nets.actor(next_obs, noise["next_action"])
+        value = nets.target.critic(next_obs, action).amin(0)
+        return value - nets.alpha * logprob if self.settings.backup_entropy else value
 
-    def sampled_values(self, groups: Groups, batch: Batch, noise: Noise) -> Tensor:
+    def sampled_values(self, nets: SACNetworks, batch: Batch, noise: Noise) -> Tensor:
         """(members, 3 * samples, batch): Q less the log-density of how each action was drawn, all at this state."""
-        current, current_logprob = self.networks["actor"](groups["actor"], batch["obs"], noise["current_actions"])
-        following, following_logprob = self.networks["actor"](groups["actor"], batch["next_obs"], noise["next_actions"])
+        uniform = self.action_spec.from_uniforms(noise["uniform"])
+        current, current_logprob = nets.actor(batch["obs"], noise["current_actions"])
+        following, following_logprob = nets.actor(batch["next_obs"], noise["next_actions"])
         uniform_logprob = torch.full_like(current_logprob, -self.action_dim * math.log(2))
-        actions = torch.stack((2 * noise["uniform"] - 1, current, following)).detach()
+        actions = torch.stack((uniform, current, following)).detach()
         logprobs = torch.stack((uniform_logprob, current_logprob, following_logprob)).detach()
-        value = partial(self.values_of, groups["critic"], batch["obs"])
+        value = partial(values_of, nets.critic, batch["obs"])
         # A third of the rows at a time stays in a CPU's cache; a GPU has room for three thirds side by side.
         values = vmap(value)(actions) if actions.is_cuda else torch.stack([value(third) for third in actions])
         return (values - logprobs.unsqueeze(1)).transpose(0, 1).flatten(1, 2)
 
-    def values_of(self, params: Any, obs: Tensor, actions: Tensor) -> Tensor:
-        """(members, samples, batch) for (samples, batch, action)."""
-        samples, batch = actions.shape[:2]
-        rows = obs.expand(samples, *obs.shape).reshape(samples * batch, -1)
-        values: Tensor = self.networks["critic"](params, rows, actions.reshape(samples * batch, -1))
-        return values.unflatten(1, (samples, batch))  # type: ignore[no-any-return]
-
-    def policy_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        loss, metrics = super().policy_loss(groups, batch, noise)
-        if not self.settings.bc_updates:
-            return loss, metrics
-        _, recorded = self.networks["actor"](groups["actor"], batch["obs"], None, batch["actions"])
-        cloning = metrics["entropy_term"] - recorded.mean()
-        early = self.engine.count_tensor <= self.settings.bc_updates
-        chosen = torch.where(early, cloning, metrics["actor_loss"])
-        return loss - metrics["actor_loss"] + chosen, {**metrics, "actor_loss": chosen}
+    def policy_loss(self, nets: SACNetworks, batch: Batch, noise: Noise) -> LossResult:
+        action, logprob = nets.actor(batch["obs"], noise["action"])
+        value = self.policy_value(nets.critic(batch["obs"], action))
+        if self.settings.bc_updates:  # at first the recorded actions take the place of the critics
+            _, recorded_logprob = nets.actor(batch["obs"], None, batch["actions"])
+            value = torch.where(batch["update"] <= self.settings.bc_updates, recorded_logprob, value)
+        return self.policy_result(nets, logprob, value)

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from rl_training.algorithms.base import (
-    ROW_ERRORS,
+    Act,
     Batch,
-    Groups,
+    BoundNetwork,
+    HardCopy,
     Learner,
-    Metrics,
+    LossResult,
+    Networks,
     Noise,
     NoiseSpec,
-    OffPolicySettings,
-    Params,
     Phase,
+    ReplaySettings,
 )
-from rl_training.algorithms.losses import as_rows, chosen, huber, td_target
+from rl_training.algorithms.loss_functions import dqn_loss as dqn_loss
+from rl_training.algorithms.losses import chosen, huber, td_target, value_terms
 from rl_training.config.fields import above, at_least, setting, within
 from rl_training.core.checks import require
 from rl_training.core.schedules import linear
@@ -30,7 +31,7 @@ from rl_training.models.mlp_q_network import MLPQNetwork
 
 
 @dataclass(frozen=True)
-class DQNSettings(OffPolicySettings):
+class DQNSettings(ReplaySettings):
     # Defaults: RL Baselines3 Zoo's dqn.yml, LunarLander and Acrobot rows, which also solve CartPole.
     buffer_capacity: int = setting(50_000, at_least(1))
     batch_size: int = setting(128, at_least(1))
@@ -52,22 +53,8 @@ class DQNSettings(OffPolicySettings):
     noisy: bool = setting(False)  # Fortunato et al. 2018; explores by its weights alone, epsilon is not used
 
 
-def value_terms(q: Tensor, target: Tensor, row_losses: Tensor, batch: Batch) -> Metrics:
-    """What every member of the family reports: the values of the taken actions (batch,) against their targets."""
-    weights = batch.get("weights")  # prioritised replay's correction
-    return {
-        "loss": (row_losses if weights is None else weights * row_losses).mean(),
-        "q_value_mean": q.mean(),
-        "target_mean": target.mean(),
-        "td_error_mean": (q - target).abs().mean(),
-    }
-
-
-def dqn_loss(values: Batch) -> Metrics:
-    """The Huber loss and its parts, from `q_values` (batch, actions), `actions`, `target_values`, perhaps `weights`."""
-    rows = as_rows(values)  # but for the values, which of a single action are a column too
-    q, target = chosen(values["q_values"], rows["actions"]), rows["target_values"]
-    return value_terms(q, target, huber(q - target), rows)
+class DQNNetworks(Networks):
+    q: BoundNetwork[Tensor]  # obs -> (batch, actions, ...)
 
 
 class DQN(Learner):
@@ -76,7 +63,8 @@ class DQN(Learner):
     actions = ("discrete",)
     observations = ("vector", "image")
     settings_type = DQNSettings
-    targets: ClassVar[Mapping[str, str]] = {"target": "q"}
+    networks_type = DQNNetworks
+    settings: DQNSettings
 
     def __init__(self, *, q_network: nn.Module | None = None, **keywords: Any) -> None:
         model = keywords.pop("model", q_network)
@@ -91,54 +79,41 @@ class DQN(Learner):
             spec.observation.network_input, spec.action.size, settings.hidden_sizes, settings.dueling, settings.noisy
         )
 
-    def modules(self, model: nn.Module) -> dict[str, nn.Module]:
+    def modules(self, model: Any) -> dict[str, nn.Module]:
         return {"q": model}
 
     def phases(self) -> tuple[Phase, ...]:
-        return (Phase(("q",), self.loss),)
+        return (Phase("q", ("q",), self.loss),)
+
+    def target_update(self) -> HardCopy:
+        return HardCopy({"target_q": "q"}, every=self.settings.target_update_interval)
 
     def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
         names = ("obs", "next_obs", "chooser") if self.settings.noisy else ()
-        return {name: NoiseSpec("normal", (int(self.model.noise_size),)) for name in names}  # type: ignore[arg-type]
+        return {name: NoiseSpec("normal", (int(self.model.noise_size),)) for name in names}
 
-    def loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        outputs = self.outputs(groups["q"], batch["obs"], noise.get("obs"))
-        next_outputs = self.outputs(groups["target"], batch["next_obs"], noise.get("next_obs"))
+    def loss(self, nets: DQNNetworks, batch: Batch, noise: Noise) -> LossResult:
+        outputs = evaluate(nets.q, batch["obs"], noise.get("obs"))
+        next_outputs = evaluate(nets.target.q, batch["next_obs"], noise.get("next_obs"))
         chooser = next_outputs
-        if self.settings.double:  # the online network chooses the action, the target network says what it is worth
-            chooser = self.outputs(groups["q"], batch["next_obs"], noise.get("chooser"))
+        if self.settings.double:  # the online network chooses the action, the target network values it
+            chooser = evaluate(nets.q, batch["next_obs"], noise.get("chooser"))
         best = self.action_values(chooser).argmax(-1)
-        metrics = self.terms(outputs, chosen(next_outputs, best), batch)
-        return metrics["loss"], metrics
+        return self.td_loss(outputs, chosen(next_outputs, best), batch)
 
-    def outputs(self, params: Params, obs: Tensor, noise: Tensor | None = None) -> Tensor:
-        """The network's; any network will do as long as it is not to be noisy."""
-        network: Any = self.networks["q"]
-        return network(params, obs) if noise is None else network(params, obs, noise)  # type: ignore[no-any-return]
-
-    def action_values(self, outputs: Tensor) -> Tensor:
-        """The network's outputs as (batch, actions): what each action is worth on average."""
-        return outputs
-
-    def terms(self, outputs: Tensor, next_outputs: Tensor, batch: Batch) -> Metrics:
-        """The loss, from the outputs for every action and those of the best next action."""
-        target = td_target(batch, self.settings.gamma, next_outputs)
-        metrics = dqn_loss({**batch, "q_values": outputs, "target_values": target})
-        return {**metrics, ROW_ERRORS: chosen(outputs, batch["actions"]).detach() - target}
-
-    def greedy(self, groups: Groups, obs: Tensor, noise: Tensor | None = None) -> Tensor:
-        return self.action_values(self.outputs(groups["q"], obs, noise)).argmax(-1)
+    def greedy(self, nets: DQNNetworks, obs: Tensor, noise: Tensor | None = None) -> Act:
+        return Act(self.action_values(evaluate(nets.q, obs, noise)).argmax(-1))
 
     def explore_noise(self, rows: int) -> NoiseSpec:
         if not self.settings.noisy:
             return super().explore_noise(rows)
-        return NoiseSpec("normal", (rows, int(self.model.noise_size)))  # type: ignore[arg-type]
+        return NoiseSpec("normal", (rows, int(self.model.noise_size)))
 
-    def explore(self, groups: Groups, obs: Tensor, noise: Tensor, amount: Tensor) -> Tensor:
+    def explore(self, nets: DQNNetworks, obs: Tensor, noise: Tensor, amount: Tensor) -> Act:
         if self.settings.noisy:
-            return self.greedy(groups, obs, noise)
-        random = (noise[:, 1] * self.action_dim).long().clamp(max=self.action_dim - 1)
-        return torch.where(noise[:, 0] < amount, random, self.greedy(groups, obs))
+            return self.greedy(nets, obs, noise)
+        random = self.action_spec.from_uniforms(noise[:, 1])
+        return Act(torch.where(noise[:, 0] < amount, random, self.greedy(nets, obs).action))
 
     def exploration(self, progress: float) -> float:
         settings = self.settings
@@ -146,3 +121,19 @@ class DQN(Learner):
             return 0.0
         share = progress / settings.exploration_fraction if settings.exploration_fraction > 0 else 1.0
         return linear(settings.epsilon_start, settings.epsilon_end, share)
+
+    # --- where the variants differ -------------------------------------------------------------------------------
+    def action_values(self, outputs: Tensor) -> Tensor:
+        """The network's outputs as (batch, actions): what each action is worth on average."""
+        return outputs
+
+    def td_loss(self, outputs: Tensor, next_outputs: Tensor, batch: Batch) -> LossResult:
+        """The loss of the outputs for every action, given those of the best next action."""
+        q, target = chosen(outputs, batch["actions"]), td_target(batch, self.settings.gamma, next_outputs)
+        metrics = value_terms(q, target, huber(q - target), batch)
+        return LossResult(metrics["loss"], metrics, row_errors=q.detach() - target)
+
+
+def evaluate(q: BoundNetwork[Tensor], obs: Tensor, noise: Tensor | None) -> Tensor:
+    """The network's outputs; any network will do unless it is to be noisy."""
+    return q(obs) if noise is None else q(obs, noise)

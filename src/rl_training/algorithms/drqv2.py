@@ -5,14 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import CARRIED, Batch, Groups, Learner, Metrics, Noise, NoiseSpec, Phase
-from rl_training.algorithms.drq import detached
-from rl_training.algorithms.losses import as_rows, ensemble_squared_error, td_target
+from rl_training.algorithms.base import (
+    Act,
+    Batch,
+    BoundNetwork,
+    Learner,
+    LossResult,
+    Networks,
+    Noise,
+    NoiseSpec,
+    Params,
+    Phase,
+    Polyak,
+)
+from rl_training.algorithms.loss_functions import drqv2_loss as drqv2_loss
+from rl_training.algorithms.losses import deterministic_policy_term, ensemble_squared_error, td_target
 from rl_training.config.fields import above, at_least, setting
 from rl_training.config.settings import ImageSettings
 from rl_training.core.results import UpdateResult
@@ -39,25 +50,21 @@ class DrQv2Settings(ImageSettings):
 
 
 def noisy_action(mean: Tensor, noise: Tensor) -> Tensor:
-    """`mean + noise` within the bounds of actions. At a bound the gradient goes on as if there were none."""
+    """`mean + noise` within the bounds of actions. At a bound the gradient passes as if there were none."""
     action = mean + noise
     return action + (action.clamp(-1, 1) - action).detach()
 
 
-def actor_term(q_values: Tensor) -> Tensor:
-    """The smaller of the critics' (members, batch) values is what the actor climbs."""
-    return -q_values.amin(0).mean()
+class DrQv2Networks(Networks):
+    encoder: BoundNetwork[Tensor]  # images -> features
+    actor: BoundNetwork[Tensor]  # features -> action
+    critic: BoundNetwork[Tensor]  # (features, action) -> (members, batch)
+    schedule: Params
 
-
-def drqv2_loss(values: Mapping[str, Tensor]) -> Metrics:
-    """From `q1_values, q2_values, target_q_values, sampled_q1, sampled_q2`, all computed."""
-    values = as_rows(values)
-    target = values["target_q_values"]
-    return {
-        "critic_loss": ensemble_squared_error(torch.stack([values["q1_values"], values["q2_values"]]), target),
-        "actor_loss": actor_term(torch.stack([values["sampled_q1"], values["sampled_q2"]])),
-        "target_q_mean": target.mean(),
-    }
+    @property
+    def std(self) -> Tensor:
+        """The spread of the noise at the newest update."""
+        return self.schedule["std"]
 
 
 class DrQv2(Learner):
@@ -65,54 +72,60 @@ class DrQv2(Learner):
     title = "DrQ-v2: deterministic actor from pixels, n-step returns, noise that falls on a schedule"
     observations = ("image",)
     settings_type = DrQv2Settings
-    targets: ClassVar[Mapping[str, str]] = {"target": "critic"}  # the encoder has none
+    networks_type = DrQv2Networks
+    settings: DrQv2Settings
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return CNNDrQv2Model(spec.observation.shape, spec.action.size, **settings.network_sizes())
 
-    def modules(self, model: nn.Module) -> dict[str, nn.Module]:
-        return {"encoder": model.encoder, "critic": model.critic, "actor": model.actor}  # type: ignore[dict-item]
+    def modules(self, model: Any) -> dict[str, nn.Module]:
+        return {"encoder": model.encoder, "critic": model.critic, "actor": model.actor}
 
     def scalars(self) -> dict[str, dict[str, float]]:
         return {"schedule": {"std": self.settings.std_start}}
 
     def phases(self) -> tuple[Phase, ...]:
-        return Phase(("encoder", "critic"), self.critic_loss), Phase(("actor",), self.actor_loss)
+        return (
+            Phase("critic", ("encoder", "critic"), self.critic_loss),
+            Phase("actor", ("actor",), self.actor_loss),
+        )
+
+    def target_update(self) -> Polyak:
+        return Polyak({"target_critic": "critic"}, self.settings.tau, after="critic")  # the encoder has no target
 
     def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
         shift, action = NoiseSpec("uniform", (batch_size, 2)), NoiseSpec("normal", (batch_size, self.action_dim))
         return {"shift": shift, "next_shift": shift, "action": action, "next_action": action}
 
-    def critic_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        settings, encoder, critic = self.settings, self.networks["encoder"], self.networks["critic"]
-        next_obs = random_shift(batch["next_obs"], noise["next_shift"], settings.augmentation_pad)
-        next_features = encoder(detached(groups["encoder"]), next_obs)
-        next_action = self.smoothed_action(groups, next_features, noise["next_action"])
-        next_q = critic(groups["target"], next_features, next_action).amin(0)
-        target = td_target(batch, settings.gamma, next_q)
-        features = encoder(groups["encoder"], random_shift(batch["obs"], noise["shift"], settings.augmentation_pad))
-        loss = ensemble_squared_error(critic(groups["critic"], features, batch["actions"]), target)
-        return loss, {"critic_loss": loss, "target_q_mean": target.mean(), CARRIED: features.detach()}
+    def critic_loss(self, nets: DrQv2Networks, batch: Batch, noise: Noise) -> LossResult:
+        pad = self.settings.augmentation_pad
+        next_features = nets.encoder.detached()(random_shift(batch["next_obs"], noise["next_shift"], pad))
+        next_action = self.smoothed_action(nets, next_features, noise["next_action"])
+        next_q = nets.target.critic(next_features, next_action).amin(0)
+        target = td_target(batch, self.settings.gamma, next_q)
+        features = nets.encoder(random_shift(batch["obs"], noise["shift"], pad))
+        loss = ensemble_squared_error(nets.critic(features, batch["actions"]), target)
+        metrics = {"critic_loss": loss, "target_q_mean": target.mean()}
+        return LossResult(loss, metrics, carried={"features": features.detach()})
 
-    def actor_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        features = batch[CARRIED]  # as the critics' loss saw them, before its step: the authors do so too
-        action = self.smoothed_action(groups, features, noise["action"])
-        loss = actor_term(self.networks["critic"](groups["critic"], features, action))
-        return loss, {"actor_loss": loss}
+    def actor_loss(self, nets: DrQv2Networks, batch: Batch, noise: Noise) -> LossResult:
+        features = batch["features"]  # as the critics' loss saw them, before its step: the authors do so too
+        action = self.smoothed_action(nets, features, noise["action"])
+        loss = deterministic_policy_term(nets.critic(features, action))
+        return LossResult(loss, {"actor_loss": loss})
 
-    def smoothed_action(self, groups: Groups, features: Tensor, noise: Tensor) -> Tensor:
+    def smoothed_action(self, nets: DrQv2Networks, features: Tensor, noise: Tensor) -> Tensor:
         """The policy's action with the clipped noise of the schedule."""
         clip = self.settings.noise_clip
-        noise = (groups["schedule"]["std"] * noise).clamp(-clip, clip)
-        return noisy_action(self.networks["actor"](groups["actor"], features), noise)
+        return noisy_action(nets.actor(features), (nets.std * noise).clamp(-clip, clip))
 
-    def greedy(self, groups: Groups, obs: Tensor) -> Tensor:
-        return self.networks["actor"](groups["actor"], self.networks["encoder"](groups["encoder"], obs))  # type: ignore[no-any-return]
+    def greedy(self, nets: DrQv2Networks, obs: Tensor) -> Act:
+        return Act(nets.actor(nets.encoder(obs)))
 
-    def explore(self, groups: Groups, obs: Tensor, noise: Tensor, amount: Tensor) -> Tensor:
+    def explore(self, nets: DrQv2Networks, obs: Tensor, noise: Tensor, amount: Tensor) -> Act:
         # The spread of the newest update, which travels with the agent, and not of the share of some run.
-        return noisy_action(self.greedy(groups, obs), groups["schedule"]["std"] * noise)
+        return Act(noisy_action(self.greedy(nets, obs).action, nets.std * noise))
 
     # --- the schedule ----------------------------------------------------------------------------------------------
     def exploration(self, progress: float) -> float:
@@ -122,7 +135,7 @@ class DrQv2(Learner):
         return linear(self.settings.std_start, self.settings.std_end, step / self.settings.std_steps)
 
     def set_std(self, step: int) -> None:
-        self.engine.groups()["schedule"]["std"].fill_(self.std_at(step))
+        self.engine.fill("schedule", "std", self.std_at(step))
 
     def train(self, source: Source, count: int, global_step: int) -> None:
         self.set_std(global_step)

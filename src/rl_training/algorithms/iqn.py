@@ -6,9 +6,10 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from rl_training.algorithms.base import Batch, Groups, Metrics, Noise, NoiseSpec, Params
+from rl_training.algorithms.base import Batch, LossResult, Noise, NoiseSpec
+from rl_training.algorithms.dqn import DQNNetworks, evaluate
 from rl_training.algorithms.losses import chosen
 from rl_training.algorithms.qr_dqn import QRDQN, QRDQNSettings
 from rl_training.config.fields import at_least, setting
@@ -37,6 +38,7 @@ class IQN(QRDQN):
     name = "iqn"
     title = "Implicit quantile network"
     settings_type = IQNSettings
+    settings: IQNSettings
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
@@ -60,13 +62,9 @@ class IQN(QRDQN):
         levels = {name: NoiseSpec("uniform", (batch_size, count)) for name, count in counts.items()}
         return super().noise(batch_size) | levels
 
-    def loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        chooser = ("q", "chooser") if self.settings.double else ("target", "next_obs")
-        best = self.action_values(self.outputs(groups[chooser[0]], batch["next_obs"], noise.get(chooser[1]))).argmax(-1)
-        following = self.quantiles(groups["target"], batch["next_obs"], noise["target_levels"], noise.get("next_obs"))
-        present = self.quantiles(groups["q"], batch["obs"], noise["levels"], noise.get("obs"))
-        metrics = self.terms(present, chosen(following, best), {**batch, "levels": noise["levels"]})
-        return metrics["loss"], metrics
-
-    def quantiles(self, params: Params, obs: Tensor, levels: Tensor, noise: Tensor | None) -> Tensor:
-        return self.networks["q"](params, obs, noise, levels)  # type: ignore[no-any-return]
+    def loss(self, nets: DQNNetworks, batch: Batch, noise: Noise) -> LossResult:
+        chooser, chooser_noise = (nets.q, "chooser") if self.settings.double else (nets.target.q, "next_obs")
+        best = self.action_values(evaluate(chooser, batch["next_obs"], noise.get(chooser_noise))).argmax(-1)
+        next_quantiles = nets.target.q(batch["next_obs"], noise.get("next_obs"), noise["target_levels"])
+        quantiles = nets.q(batch["obs"], noise.get("obs"), noise["levels"])
+        return self.td_loss(quantiles, chosen(next_quantiles, best), batch, noise["levels"])

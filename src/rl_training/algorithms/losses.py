@@ -1,4 +1,4 @@
-"""Terms that several algorithms share. Each is one seed's maths."""
+"""The terms that losses are made of, shared by algorithms and by `loss_functions.py`. Each is one seed's maths."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from rl_training.engine.phases import Batch
+from rl_training.engine.networks import Batch
+from rl_training.engine.phases import Metrics
 from rl_training.models.parts import midpoints
 
 
 def as_rows(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What a public loss is given: (batch, 1) columns as (batch,), else they would broadcast without a word."""
+    """What a public loss is given: (batch, 1) columns as (batch,), else they would broadcast silently."""
 
     def row(value: Any) -> Any:
         return value.squeeze(1) if isinstance(value, Tensor) and value.ndim == 2 and value.shape[1] == 1 else value
@@ -37,10 +38,34 @@ def ensemble_squared_error(values: Tensor, target: Tensor) -> Tensor:
     return (values - target).square().mean(-1).sum()
 
 
+def soft_policy_term(alpha: Tensor | float, logprobs: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """SAC's policy loss, (batch,) log-densities against values, and its entropy part."""
+    entropy_term = (alpha * logprobs).mean()
+    return entropy_term - value.mean(), entropy_term
+
+
+def deterministic_policy_term(values: Tensor) -> Tensor:
+    """The policy loss of (members, batch) values: the actor maximises the smallest of each row."""
+    return -values.amin(0).mean()
+
+
+def advantage_weights(advantage: Tensor, beta: float, largest: float) -> Tensor:
+    return (beta * advantage).exp().clamp(max=largest).detach()
+
+
+def weighted_cloning_term(weights: Tensor, logprobs: Tensor) -> Tensor:
+    """The negative log-likelihood of recorded actions, each with its weight."""
+    return -(weights * logprobs).mean()
+
+
 def expectile_error(difference: Tensor, expectile: float) -> Tensor:
     """|expectile - 1(difference < 0)| * difference^2: below one half it is the negative ones that count more."""
     below = (difference.detach() < 0).float()
     return (expectile - below).abs() * difference.square()
+
+
+def expectile_term(target_value: Tensor, value: Tensor, expectile: float) -> Tensor:
+    return expectile_error(target_value - value, expectile).mean()
 
 
 def chosen(values: Tensor, actions: Tensor) -> Tensor:
@@ -69,6 +94,22 @@ def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float, levels: Tens
     error = target.unsqueeze(1) - quantiles.unsqueeze(2)  # (batch, N, M)
     weight = (levels.unsqueeze(-1) - (error.detach() < 0).float()).abs()
     return (weight * huber(error, kappa) / kappa).mean(2).sum(1)
+
+
+def ensemble_quantile_huber(quantiles: Tensor, target: Tensor, kappa: float = 1.0) -> Tensor:
+    """(members, batch, quantiles) against (batch, samples): the quantile Huber loss, a mean over everything."""
+    return quantile_huber(quantiles.flatten(0, 1), target.repeat(len(quantiles), 1), kappa).mean() / quantiles.shape[-1]
+
+
+def value_terms(q: Tensor, target: Tensor, row_losses: Tensor, batch: Batch) -> Metrics:
+    """What DQN and its variants report: the values of the taken actions (batch,) against their targets."""
+    weights = batch.get("weights")  # prioritised replay's correction
+    return {
+        "loss": (row_losses if weights is None else weights * row_losses).mean(),
+        "q_value_mean": q.mean(),
+        "target_mean": target.mean(),
+        "td_error_mean": (q - target).abs().mean(),
+    }
 
 
 def categorical_projection(support: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:

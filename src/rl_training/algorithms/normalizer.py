@@ -1,13 +1,12 @@
 """Observations standardised by the learner: its statistics are saved, resumed and exported with it.
 
 The networks see (obs - mean) * scale from the parameter group `normalizer`, which no loss trains. Statistics may run
-along with training (`observe`) or be those of a data set (`fix`).
+along with training (`observe`) or be those of a dataset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rl_training.engine.engine import LARGEST_COUNT, Engine
-from rl_training.engine.phases import Batch, Groups, Metrics, Noise, Phase
+from rl_training.engine.engine import MAX_COUNT
+from rl_training.engine.groups import Groups, Params
+from rl_training.engine.networks import Batch
 
 Array = NDArray[Any]
 GROUP = "normalizer"
@@ -29,66 +29,69 @@ class ObservationNormalizer:
     def __init__(self, seeds: int, obs_dim: int, limit: float, running: bool = True) -> None:
         self.limit, self.running = limit, running
         self.count = 0  # observations of each seed: they run in lockstep
-        self.mean = np.zeros((seeds, obs_dim))
-        self.squares = np.zeros((seeds, obs_dim))  # sums of squared deviations from the mean
+        self.mean = torch.zeros(seeds, obs_dim, dtype=torch.float64)
+        self.squares = torch.zeros(seeds, obs_dim, dtype=torch.float64)  # sums of squared deviations from the mean
 
-    def members(self) -> list[dict[str, Tensor]]:
+    def members(self) -> list[Params]:
         """The group before anything was seen: observations pass as they are."""
         seeds, size = self.mean.shape
         return [{"mean": torch.zeros(size), "scale": torch.ones(size)} for _ in range(seeds)]
 
-    def observe(self, obs: Array, engine: Engine) -> None:
-        """Count the observations (seeds, rows, obs_dim) of a step in, and show the networks the new statistics."""
-        for row in range(obs.shape[1]):  # one by one: a sum over rows would round differently with other seeds
+    def observe(self, obs: Tensor) -> Params:
+        """Count the observations (seeds, rows, obs_dim) of a step in. Returns the group's new values."""
+        if obs.is_cuda:
+            return self._observe_on_device(obs)
+        new, mean, squares = obs.numpy(), self.mean.numpy(), self.squares.numpy()
+        for row in range(new.shape[1]):  # one by one: a sum over rows would round differently with other seeds
             self.count += 1
-            new = obs[:, row].astype(np.float64)
-            before = new - self.mean
-            self.mean += before / self.count
-            self.squares += before * (new - self.mean)
-        self.fix(engine, self.mean, 1 / np.sqrt(self.squares / self.count + EPSILON))
+            one = new[:, row].astype(np.float64)
+            before = one - mean
+            mean += before / self.count
+            squares += before * (one - mean)
+        scale = 1 / np.sqrt(squares / self.count + EPSILON)
+        return {"mean": self.mean, "scale": torch.from_numpy(scale)}
 
-    def remember(self, engine: Engine, count: int) -> None:
-        """Take up what the networks see as the statistics of `count` observations: an agent's file has no more."""
-        group = {name: view.cpu().double().numpy() for name, view in engine.groups()[GROUP].items()}
-        self.count, self.mean = count, group["mean"]
+    def _observe_on_device(self, obs: Tensor) -> Params:
+        """All rows at once, since there may be thousands (Chan et al. 1979); nothing leaves the device."""
+        self.mean = self.mean.to(obs.device, non_blocking=True)
+        self.squares = self.squares.to(obs.device, non_blocking=True)
+        rows, before = obs.shape[1], self.count
+        self.count += rows
+        new = obs.double()
+        batch_mean = new.mean(1)
+        difference = batch_mean - self.mean
+        self.mean += difference * (rows / self.count)
+        self.squares += (new - batch_mean.unsqueeze(1)).square().sum(1)
+        self.squares += difference.square() * (before * rows / self.count)
+        return {"mean": self.mean, "scale": (self.squares / self.count + EPSILON).rsqrt()}
+
+    def remember(self, group: Mapping[str, Tensor], count: int) -> None:
+        """Take what the networks see for the statistics of `count` observations: an agent file has no more."""
+        self.count, self.mean = count, group["mean"].cpu().double()
         with np.errstate(all="ignore"):  # a file may hold any numbers
-            self.squares = np.maximum(1 / np.square(group["scale"]) - EPSILON, 0) * count
+            scale = group["scale"].cpu().double().numpy()
+            self.squares = torch.from_numpy(np.maximum(1 / np.square(scale) - EPSILON, 0) * count)
 
     def start_from(self, other: ObservationNormalizer) -> None:
         """The statistics of one seed, for every seed to continue."""
         self.count = other.count
         self.mean[:], self.squares[:] = other.mean[0], other.squares[0]
 
-    @staticmethod
-    def fix(engine: Engine, mean: Array, scale: Array) -> None:
-        """Statistics from elsewhere, such as a data set: (obs_dim,) for all seeds or (seeds, obs_dim)."""
-        for name, values in (("mean", mean), ("scale", scale)):
-            view = engine.groups()[GROUP][name]
-            view.copy_(torch.from_numpy(np.asarray(values, np.float32)).expand_as(view))
-
     # --- what the networks see -----------------------------------------------------------------------------------
     def normalized(self, groups: Groups, obs: Tensor) -> Tensor:
         return ((obs - groups[GROUP]["mean"]) * groups[GROUP]["scale"]).clamp(-self.limit, self.limit)
 
-    def for_phase(self, phase: Phase) -> Phase:
-        def on_normalized(groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-            seen = {name: self.normalized(groups, batch[name]) for name in ("obs", "next_obs")}
-            return phase.loss(groups, {**batch, **seen}, noise)
-
-        return replace(phase, loss=on_normalized)
-
-    def for_policy(self, policy: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def on_normalized(groups: Groups, obs: Tensor, *rest: Tensor) -> Tensor:
-            return policy(groups, self.normalized(groups, obs), *rest)
-
-        return on_normalized
+    def prepare(self, groups: Groups, batch: Batch) -> Batch:
+        """The batch with its observations normalised."""
+        names: list[str] = [name for name in ("obs", "next_obs") if name in batch]
+        return {**batch, **{name: self.normalized(groups, batch[name]) for name in names}}
 
     # --- state ---------------------------------------------------------------------------------------------------
     def state(self) -> dict[str, Tensor]:
         return {
             "normalizer.count": torch.tensor(self.count),
-            "normalizer.mean": torch.from_numpy(self.mean.copy()),
-            "normalizer.squares": torch.from_numpy(self.squares.copy()),
+            "normalizer.mean": self.mean.clone(),
+            "normalizer.squares": self.squares.clone(),
         }
 
     def load(self, state: Mapping[str, Tensor]) -> None:
@@ -97,6 +100,6 @@ class ObservationNormalizer:
             if have != mine_is:
                 raise ValueError(f"{name} is {have}, this learner's is {mine_is}")
         count, mean, squares = (state[name].cpu() for name in self.state())
-        if not 0 <= count < LARGEST_COUNT or not (squares >= 0).all():
+        if not 0 <= count < MAX_COUNT or not (squares >= 0).all():
             raise ValueError("normalizer.count and normalizer.squares must be >= 0")
-        self.count, self.mean, self.squares = int(count), mean.numpy().copy(), squares.numpy().copy()
+        self.count, self.mean, self.squares = int(count), mean.clone(), squares.clone()

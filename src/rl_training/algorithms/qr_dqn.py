@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import ROW_ERRORS, Batch, Metrics
-from rl_training.algorithms.dqn import DQN, DQNSettings, value_terms
-from rl_training.algorithms.losses import chosen, quantile_huber, td_target
+from rl_training.algorithms.base import Batch, LossResult
+from rl_training.algorithms.dqn import DQN, DQNSettings
+from rl_training.algorithms.losses import chosen, quantile_huber, td_target, value_terms
 from rl_training.config.fields import above, at_least, setting
 from rl_training.config.settings import MAX_OUTPUTS
 from rl_training.core.specs import EnvSpec
@@ -29,6 +29,7 @@ class QRDQN(DQN):
     name = "qr_dqn"
     title = "Quantile-regression DQN"
     settings_type = QRDQNSettings
+    settings: QRDQNSettings
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
@@ -44,8 +45,9 @@ class QRDQN(DQN):
     def action_values(self, outputs: Tensor) -> Tensor:
         return outputs.mean(-1)
 
-    def terms(self, outputs: Tensor, next_outputs: Tensor, batch: Batch) -> Metrics:
+    def td_loss(self, outputs: Tensor, next_outputs: Tensor, batch: Batch, levels: Tensor | None = None) -> LossResult:
         quantiles = chosen(outputs, batch["actions"])
         target = td_target(batch, self.settings.gamma, next_outputs)
-        rows = quantile_huber(quantiles, target, self.settings.kappa, batch.get("levels"))
-        return {**value_terms(quantiles.mean(-1), target.mean(-1), rows, batch), ROW_ERRORS: rows.detach()}
+        rows = quantile_huber(quantiles, target, self.settings.kappa, levels)
+        metrics = value_terms(quantiles.mean(-1), target.mean(-1), rows, batch)
+        return LossResult(metrics["loss"], metrics, row_errors=rows.detach())

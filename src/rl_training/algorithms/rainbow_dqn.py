@@ -26,3 +26,4 @@ class RainbowDQN(C51DQN):
     name = "rainbow_dqn"
     title = "Rainbow: C51, double, dueling, n-step, prioritised and noisy"
     settings_type = RainbowSettings
+    settings: RainbowSettings

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import Metrics, Noise, NoiseSpec
-from rl_training.algorithms.losses import as_rows, ensemble_squared_error
-from rl_training.algorithms.sac import SAC, SACSettings, soft_losses
+from rl_training.algorithms.base import Noise, NoiseSpec, Phase
+from rl_training.algorithms.loss_functions import redq_loss as redq_loss
+from rl_training.algorithms.sac import SAC, Critics, SACSettings
 from rl_training.config.fields import at_least, setting
 from rl_training.core.checks import require
 from rl_training.core.specs import EnvSpec
-from rl_training.engine.groups import Params
 from rl_training.models.mlp_redq import MLPREDQModel
 from rl_training.models.parts import check_count
 
@@ -53,21 +52,13 @@ def _sample_target_critic_indices(*, num_critics: int, subset_size: int, uniform
     return numbers.argsort(stable=True)[:subset_size]
 
 
-def redq_loss(values: Mapping[str, Any]) -> Metrics:
-    """From `critic_q_values` (B, N), `target_q_values`, `sampled_logprobs`, `sampled_q_values` (B,), `alpha`."""
-    members = values["critic_q_values"].T  # of a single critic a column too, which stays one
-    values = as_rows(values)
-    target = values["target_q_values"]
-    critic_loss = ensemble_squared_error(members, target)
-    return soft_losses(critic_loss, target, values["sampled_q_values"], values)
-
-
 class REDQ(SAC):
-    """SAC with many critics: the least of a random few in the target, the mean of all for the actor."""
+    """SAC with many critics: the minimum of a random subset in the target, the mean of all for the actor."""
 
     name = "redq"
     title = "Randomized ensembled double Q-learning, many critic updates per step"
     settings_type = REDQSettings
+    settings: REDQSettings
 
     def __init__(self, *, model: Any, **keywords: Any) -> None:
         super().__init__(model=model, **keywords)
@@ -85,20 +76,18 @@ class REDQ(SAC):
             chosen["target_entropy"] = TARGET_ENTROPIES[task[1]]
         return chosen
 
-    @property
-    def policy_every(self) -> int:
-        return int(self.settings.gradient_updates_per_step)
+    def phases(self) -> tuple[Phase, ...]:
+        critic, policy = super().phases()
+        return critic, replace(policy, every=self.settings.gradient_updates_per_step)
 
     def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
         return {**super().noise(batch_size), "subset": NoiseSpec("uniform", (self.settings.num_critics,))}
 
-    def next_value(self, target: Params, next_obs: Tensor, next_action: Tensor, noise: Noise) -> Tensor:
-        settings = self.settings
-        drawn = _sample_target_critic_indices(
-            num_critics=settings.num_critics, subset_size=settings.subset_size, uniforms=noise["subset"]
+    def next_value(self, critic: Critics, next_obs: Tensor, next_action: Tensor, noise: Noise) -> Tensor:
+        subset = _sample_target_critic_indices(
+            num_critics=self.settings.num_critics, subset_size=self.settings.subset_size, uniforms=noise["subset"]
         )
-        few = {name: stacked[drawn] for name, stacked in target.items()}  # only these are evaluated
-        return super().next_value(few, next_obs, next_action, noise)
+        return super().next_value(critic.members(subset), next_obs, next_action, noise)  # only these are evaluated
 
-    def action_value(self, predicted: Tensor) -> Tensor:
+    def policy_value(self, predicted: Tensor) -> Tensor:
         return predicted.mean(0)

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import Batch, Groups, Learner, Metrics, Noise, NoiseSpec, OffPolicySettings, Phase
-from rl_training.algorithms.losses import as_rows, ensemble_squared_error, td_target
+from rl_training.algorithms.base import (
+    Act,
+    Batch,
+    BoundNetwork,
+    Learner,
+    LossResult,
+    Networks,
+    Noise,
+    NoiseSpec,
+    Params,
+    Phase,
+    Polyak,
+    ReplaySettings,
+)
+from rl_training.algorithms.loss_functions import sac_loss as sac_loss
+from rl_training.algorithms.losses import ensemble_squared_error, soft_policy_term, td_target
 from rl_training.config.fields import at_least, setting, within
 from rl_training.core.specs import EnvSpec
-from rl_training.engine.groups import Params
 from rl_training.models.mlp_sac import MLPSACModel
+
+Policy = BoundNetwork[tuple[Tensor, Tensor]]  # (obs, noise) -> actions, log-densities
+Critics = BoundNetwork[Tensor]  # (obs, action) -> (members, batch, ...)
 
 
 @dataclass(frozen=True)
-class SACSettings(OffPolicySettings):
+class SACSettings(ReplaySettings):
     # Defaults: Stable-Baselines3 sac.py (the paper's table, with the tuned temperature).
     tau: float = setting(0.005, within(0, 1))
     alpha: float | Literal["auto"] = setting("auto", at_least(0))  # entropy temperature
@@ -28,43 +42,37 @@ class SACSettings(OffPolicySettings):
     num_critics: int = setting(2, at_least(1))
 
 
-def actor_term(alpha: Tensor | float, logprobs: Tensor, q_value: Tensor) -> tuple[Tensor, Tensor]:
-    """The policy's loss and its entropy part."""
-    entropy_term = (alpha * logprobs).mean()
-    return entropy_term - q_value.mean(), entropy_term
+class SACNetworks(Networks):
+    actor: Policy
+    critic: Critics
+    temperature: Params
 
+    @property
+    def log_alpha(self) -> Tensor:
+        return self.temperature["log_alpha"]
 
-def soft_losses(critic_loss: Tensor, target: Tensor, q_value: Tensor, values: Mapping[str, Any]) -> Metrics:
-    """What `sac_loss` and its variants return, from their own critic loss and value of the sampled actions."""
-    actor_loss, entropy_term = actor_term(values["alpha"], values["sampled_logprobs"], q_value)
-    return {
-        "critic_loss": critic_loss,
-        "actor_loss": actor_loss,
-        "target_q_mean": target.mean(),
-        "entropy_term": entropy_term,
-    }
+    @property
+    def alpha(self) -> Tensor:
+        return self.log_alpha.exp()
 
-
-def sac_loss(values: Mapping[str, Any]) -> Metrics:
-    """From `q1_values, q2_values, target_q_values, sampled_logprobs, sampled_q1, sampled_q2, alpha`, all computed."""
-    values = as_rows(values)
-    target = values["target_q_values"]
-    critic_loss = ensemble_squared_error(torch.stack([values["q1_values"], values["q2_values"]]), target)
-    return soft_losses(critic_loss, target, torch.minimum(values["sampled_q1"], values["sampled_q2"]), values)
+    def policy(self, obs: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Actions and their log-densities; without noise, the most likely actions."""
+        return self.actor(obs, noise)
 
 
 class SAC(Learner):
     name = "sac"
     title = "Soft actor-critic with a tuned or fixed temperature and any number of critics"
     settings_type = SACSettings
-    targets: ClassVar[Mapping[str, str]] = {"target": "critic"}
+    networks_type = SACNetworks
+    settings: SACSettings
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return MLPSACModel(spec.observation.size, spec.action.size, settings.hidden_sizes, settings.num_critics)
 
-    def modules(self, model: nn.Module) -> dict[str, nn.Module]:
-        return {"actor": model.actor, "critic": model.critic}  # type: ignore[dict-item]
+    def modules(self, model: Any) -> dict[str, nn.Module]:
+        return {"actor": model.actor, "critic": model.critic}
 
     def scalars(self) -> dict[str, dict[str, float]]:
         alpha = self.settings.initial_alpha if self.settings.alpha == "auto" else self.settings.alpha
@@ -72,52 +80,48 @@ class SAC(Learner):
 
     def phases(self) -> tuple[Phase, ...]:
         policy_groups = ("actor", "temperature") if self.settings.alpha == "auto" else ("actor",)
-        return (Phase(("critic",), self.critic_loss), Phase(policy_groups, self.policy_loss, self.policy_every))
+        return Phase("critic", ("critic",), self.critic_loss), Phase("policy", policy_groups, self.policy_loss)
 
-    @property
-    def policy_every(self) -> int:
-        """Updates of the critics for each update of the actor and the temperature."""
-        return 1
+    def target_update(self) -> Polyak:
+        return Polyak({"target_critic": "critic"}, self.settings.tau, after="critic")
 
     def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
         shape = (batch_size, self.action_dim)
         return {"next_action": NoiseSpec("normal", shape), "action": NoiseSpec("normal", shape)}
 
-    def critic_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        alpha = groups["temperature"]["log_alpha"].exp()
+    def critic_loss(self, nets: SACNetworks, batch: Batch, noise: Noise) -> LossResult:
         # The current policy acts at the next state; only the critics have target copies.
-        next_action, logprob = self.networks["actor"](groups["actor"], batch["next_obs"], noise["next_action"])
-        next_value = self.next_value(groups["target"], batch["next_obs"], next_action, noise)
-        entropy_bonus = (alpha * logprob).view(-1, *(1,) * (next_value.ndim - 1))
-        target = td_target(batch, self.settings.gamma, next_value - entropy_bonus)
-        loss = self.critic_term(self.networks["critic"](groups["critic"], batch["obs"], batch["actions"]), target)
-        return loss, {"critic_loss": loss, "target_q_mean": target.mean()}
+        next_action, logprob = nets.policy(batch["next_obs"], noise["next_action"])
+        next_value = self.next_value(nets.target.critic, batch["next_obs"], next_action, noise)
+        entropy_penalty = (nets.alpha * logprob).view(-1, *(1,) * (next_value.ndim - 1))
+        target = td_target(batch, self.settings.gamma, next_value - entropy_penalty)
+        loss = self.critic_error(nets.critic(batch["obs"], batch["actions"]), target)
+        return LossResult(loss, {"critic_loss": loss, "target_q_mean": target.mean()})
 
-    def policy_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        action, logprob = self.networks["actor"](groups["actor"], batch["obs"], noise["action"])
-        q_value = self.action_value(self.networks["critic"](groups["critic"], batch["obs"], action))
-        return self.policy_terms(groups, logprob, q_value)
+    def policy_loss(self, nets: SACNetworks, batch: Batch, noise: Noise) -> LossResult:
+        action, logprob = nets.policy(batch["obs"], noise["action"])
+        value = self.policy_value(nets.critic(batch["obs"], action))
+        return self.policy_result(nets, logprob, value)
 
-    def policy_terms(self, groups: Groups, logprob: Tensor, q_value: Tensor) -> tuple[Tensor, Metrics]:
+    def policy_result(self, nets: SACNetworks, logprob: Tensor, value: Tensor) -> LossResult:
         """The actor's loss, and the temperature's on the same actions."""
-        log_alpha = groups["temperature"]["log_alpha"]
-        alpha = log_alpha.exp().detach()
-        loss, entropy_term = actor_term(alpha, logprob, q_value)
+        alpha = nets.alpha.detach()
+        loss, entropy_term = soft_policy_term(alpha, logprob, value)
         metrics = {"actor_loss": loss, "entropy_term": entropy_term, "ent_coef": alpha, "entropy": -logprob.mean()}
         if self.settings.alpha == "auto":
-            loss = loss - (log_alpha * (logprob.detach() + self.target_entropy)).mean()
-        return loss, metrics
+            loss = loss - (nets.log_alpha * (logprob.detach() + self.target_entropy)).mean()
+        return LossResult(loss, metrics)
 
     # --- where the variants differ -------------------------------------------------------------------------------
-    def next_value(self, target: Params, next_obs: Tensor, next_action: Tensor, noise: Noise) -> Tensor:
-        """(batch, ...): what the target critics say of the next action."""
-        return self.networks["critic"](target, next_obs, next_action).amin(0)  # type: ignore[no-any-return]
+    def next_value(self, critic: Critics, next_obs: Tensor, next_action: Tensor, noise: Noise) -> Tensor:
+        """(batch, ...): what the target critics expect of the next action."""
+        return critic(next_obs, next_action).amin(0)
 
-    def critic_term(self, predicted: Tensor, target: Tensor) -> Tensor:
+    def critic_error(self, predicted: Tensor, target: Tensor) -> Tensor:
         """The loss of the critics' outputs (members, batch, ...) against the target (batch, ...)."""
         return ensemble_squared_error(predicted, target)
 
-    def action_value(self, predicted: Tensor) -> Tensor:
+    def policy_value(self, predicted: Tensor) -> Tensor:
         """(batch,): what the actor maximises, from the critics' outputs (members, batch, ...)."""
         return predicted.amin(0)
 
@@ -129,10 +133,10 @@ class SAC(Learner):
     @property
     def alpha(self) -> float:
         """The temperature in use (the first seed's)."""
-        return float(self.engine.seed_groups(0)["temperature"]["log_alpha"].exp())
+        return float(self.nets().alpha)
 
-    def greedy(self, groups: Groups, obs: Tensor) -> Tensor:
-        return self.networks["actor"](groups["actor"], obs, None)[0]  # type: ignore[no-any-return]
+    def greedy(self, nets: SACNetworks, obs: Tensor) -> Act:
+        return Act(nets.policy(obs, None)[0])
 
-    def explore(self, groups: Groups, obs: Tensor, noise: Tensor, amount: Tensor) -> Tensor:
-        return self.networks["actor"](groups["actor"], obs, noise)[0]  # type: ignore[no-any-return]
+    def explore(self, nets: SACNetworks, obs: Tensor, noise: Tensor, amount: Tensor) -> Act:
+        return Act(nets.policy(obs, noise)[0])

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import Batch, Groups, Learner, Metrics, Noise, NoiseSpec, OffPolicySettings, Phase
+from rl_training.algorithms.base import (
+    Act,
+    Batch,
+    BoundNetwork,
+    Learner,
+    LossResult,
+    Networks,
+    Noise,
+    NoiseSpec,
+    Phase,
+    Polyak,
+    ReplaySettings,
+)
 from rl_training.algorithms.losses import ensemble_squared_error, td_target
 from rl_training.config.fields import at_least, setting, within
 from rl_training.core.specs import EnvSpec
@@ -16,7 +27,7 @@ from rl_training.models.mlp_td3 import MLPTD3Model
 
 
 @dataclass(frozen=True)
-class TD3Settings(OffPolicySettings):
+class TD3Settings(ReplaySettings):
     # Defaults: the authors' code (sfujim/TD3 TD3.py, main.py). Noise is in units of half the action range.
     learning_starts: int = setting(25_000, at_least(0))
     tau: float = setting(0.005, within(0, 1))
@@ -31,51 +42,59 @@ def smoothed(action: Tensor, noise: Tensor, size: float, clip: float) -> Tensor:
     return (action + (size * noise).clamp(-clip, clip)).clamp(-1, 1)
 
 
+class TD3Networks(Networks):
+    actor: BoundNetwork[Tensor]  # obs -> action
+    critic: BoundNetwork[Tensor]  # (obs, action) -> (members, batch)
+
+
 class TD3(Learner):
     name = "td3"
     title = "Twin delayed deep deterministic policy gradient"
     settings_type = TD3Settings
-    targets: ClassVar[Mapping[str, str]] = {"target_actor": "actor", "target_critic": "critic"}
-    target_phase = 1  # the targets wait for the actor
+    networks_type = TD3Networks
+    settings: TD3Settings
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return MLPTD3Model(spec.observation.size, spec.action.size, settings.hidden_sizes)
 
-    def modules(self, model: nn.Module) -> dict[str, nn.Module]:
-        return {"actor": model.actor, "critic": model.critic}  # type: ignore[dict-item]
+    def modules(self, model: Any) -> dict[str, nn.Module]:
+        return {"actor": model.actor, "critic": model.critic}
 
     def phases(self) -> tuple[Phase, ...]:
-        return (Phase(("critic",), self.critic_loss), Phase(("actor",), self.actor_loss, self.settings.policy_delay))
+        delay = self.settings.policy_delay
+        return Phase("critic", ("critic",), self.critic_loss), Phase("actor", ("actor",), self.actor_loss, every=delay)
+
+    def target_update(self) -> Polyak:
+        # The targets wait for the actor.
+        return Polyak({"target_actor": "actor", "target_critic": "critic"}, self.settings.tau, after="actor")
 
     def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
         return {"next_action": NoiseSpec("normal", (batch_size, self.action_dim))}
 
-    def critic_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        settings, critic = self.settings, self.networks["critic"]
-        policy_action = self.networks["actor"](groups["target_actor"], batch["next_obs"])
+    def critic_loss(self, nets: TD3Networks, batch: Batch, noise: Noise) -> LossResult:
+        settings, next_obs = self.settings, batch["next_obs"]
+        policy_action = nets.target.actor(next_obs)
         next_action = smoothed(policy_action, noise["next_action"], settings.policy_noise, settings.noise_clip)
-        next_q = critic(groups["target_critic"], batch["next_obs"], next_action).amin(0)
-        target = td_target(batch, settings.gamma, next_q)
-        loss = ensemble_squared_error(critic(groups["critic"], batch["obs"], batch["actions"]), target)
-        return loss, {"critic_loss": loss, "target_q_mean": target.mean()}
+        target = td_target(batch, settings.gamma, nets.target.critic(next_obs, next_action).amin(0))
+        loss = ensemble_squared_error(nets.critic(batch["obs"], batch["actions"]), target)
+        return LossResult(loss, {"critic_loss": loss, "target_q_mean": target.mean()})
 
-    def actor_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        _, value = self.policy_value(groups, batch)
+    def actor_loss(self, nets: TD3Networks, batch: Batch, noise: Noise) -> LossResult:
+        _, value = self.policy_value(nets, batch)
         loss = -value.mean()
-        return loss, {"actor_loss": loss}
+        return LossResult(loss, {"actor_loss": loss})
 
-    def policy_value(self, groups: Groups, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The policy's actions, and what the first critic says of them: the second has no say."""
-        action = self.networks["actor"](groups["actor"], batch["obs"])
-        first = {name: stacked[:1] for name, stacked in groups["critic"].items()}
-        return action, self.networks["critic"](first, batch["obs"], action)
+    def policy_value(self, nets: TD3Networks, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The policy's actions and their values; TD3 uses only Q1 here."""
+        action = nets.actor(batch["obs"])
+        return action, nets.critic.members(0)(batch["obs"], action)
 
-    def greedy(self, groups: Groups, obs: Tensor) -> Tensor:
-        return self.networks["actor"](groups["actor"], obs)  # type: ignore[no-any-return]
+    def greedy(self, nets: TD3Networks, obs: Tensor) -> Act:
+        return Act(nets.actor(obs))
 
-    def explore(self, groups: Groups, obs: Tensor, noise: Tensor, amount: Tensor) -> Tensor:
-        return (self.greedy(groups, obs) + amount * noise).clamp(-1, 1)
+    def explore(self, nets: TD3Networks, obs: Tensor, noise: Tensor, amount: Tensor) -> Act:
+        return Act((nets.actor(obs) + amount * noise).clamp(-1, 1))
 
     def exploration(self, progress: float) -> float:
-        return float(self.settings.exploration_noise)
+        return self.settings.exploration_noise

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import Tensor
-
-from rl_training.algorithms.base import Batch, Groups, Metrics, Noise
+from rl_training.algorithms.base import Batch, LossResult, Noise
 from rl_training.algorithms.offline import OfflineLearner
-from rl_training.algorithms.td3 import TD3, TD3Settings
+from rl_training.algorithms.td3 import TD3, TD3Networks, TD3Settings
 from rl_training.config.fields import above, setting
 from rl_training.config.settings import OfflineSettings
 
@@ -19,7 +17,7 @@ from rl_training.config.settings import OfflineSettings
 @dataclass(frozen=True)
 class TD3BCSettings(OfflineSettings, TD3Settings):
     # Defaults: the authors' code (sfujim/TD3_BC TD3_BC.py, main.py).
-    bc_alpha: float = setting(2.5, above(0))  # how much the critic's word weighs against the recorded actions
+    bc_alpha: float = setting(2.5, above(0))  # the weight of the critic against the recorded actions
     normalize_observations: bool = setting(True)
 
 
@@ -28,11 +26,12 @@ class TD3BC(OfflineLearner, TD3):
     title = "TD3 with behaviour cloning"
     by_domain: ClassVar[Mapping[str, Mapping[str, Any]]] = {"antmaze": {"reward_shift": -1.0}}  # as CORL does
     settings_type = TD3BCSettings
+    settings: TD3BCSettings
 
-    def actor_loss(self, groups: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        action, value = self.policy_value(groups, batch)
+    def actor_loss(self, nets: TD3Networks, batch: Batch, noise: Noise) -> LossResult:
+        action, value = self.policy_value(nets, batch)
         # Values of any size weigh the same; were the mean not detached, the actor could shrink it instead of learning.
         weight = self.settings.bc_alpha / value.abs().mean().detach()
         cloning = (action - batch["actions"]).square().mean()
         loss = cloning - weight * value.mean()
-        return loss, {"actor_loss": loss, "bc_loss": cloning, "q_weight": weight}
+        return LossResult(loss, {"actor_loss": loss, "bc_loss": cloning, "q_weight": weight})

@@ -3,20 +3,19 @@ Quantile Critics", 2020."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import Metrics, Noise
-from rl_training.algorithms.losses import quantile_huber
-from rl_training.algorithms.sac import SAC, SACSettings, soft_losses
+from rl_training.algorithms.base import Noise
+from rl_training.algorithms.loss_functions import tqc_loss as tqc_loss
+from rl_training.algorithms.losses import ensemble_quantile_huber
+from rl_training.algorithms.sac import SAC, Critics, SACSettings
 from rl_training.config.fields import above, at_least, setting
 from rl_training.config.settings import check_sizes
 from rl_training.core.checks import require
 from rl_training.core.specs import EnvSpec
-from rl_training.engine.groups import Params
 from rl_training.models.mlp_tqc import MLPTQCModel
 
 
@@ -31,6 +30,10 @@ class TQCSettings(SACSettings):
     # The paper's choice by task: Hopper 5, HalfCheetah 0, Walker2d, Ant and Humanoid 2.
     top_quantiles_to_drop_per_net: int = setting(2, at_least(0))
     kappa: float = setting(1.0, above(0))
+
+    @property
+    def critic_sizes(self) -> tuple[int, ...]:
+        return self.critic_hidden_sizes or self.hidden_sizes
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,25 +53,13 @@ def truncated(quantiles: Tensor, drop_per_net: int) -> Tensor:
     return pooled[:, : members * (count - drop_per_net)]
 
 
-def critic_term(quantiles: Tensor, target: Tensor, kappa: float = 1.0) -> Tensor:
-    """(members, batch, quantiles) against (batch, samples): the quantile Huber loss, a mean over everything."""
-    return quantile_huber(quantiles.flatten(0, 1), target.repeat(len(quantiles), 1), kappa).mean() / quantiles.shape[-1]
-
-
-def tqc_loss(values: Mapping[str, Any]) -> Metrics:
-    """From `critic_quantiles` (B, N, quantiles), `target_quantiles` (B, samples; the largest dropped),
-    `sampled_logprobs`, `sampled_q_values` (B,) and `alpha`, all computed."""
-    target = values["target_quantiles"]
-    critic_loss = critic_term(values["critic_quantiles"].transpose(0, 1), target)
-    return soft_losses(critic_loss, target, values["sampled_q_values"], values)
-
-
 class TQC(SAC):
-    """SAC whose critics give quantiles: the target's largest are dropped, the actor climbs the mean of all."""
+    """SAC whose critics give quantiles: the target's largest are dropped, the actor maximises the mean of all."""
 
     name = "tqc"
     title = "Truncated quantile critics"
     settings_type = TQCSettings
+    settings: TQCSettings
 
     def __init__(self, *, model: Any, **keywords: Any) -> None:
         super().__init__(model=model, **keywords)
@@ -86,12 +77,11 @@ class TQC(SAC):
             settings.critic_hidden_sizes,
         )
 
-    def next_value(self, target: Params, next_obs: Tensor, next_action: Tensor, noise: Noise) -> Tensor:
-        quantiles = self.networks["critic"](target, next_obs, next_action)
-        return truncated(quantiles, self.settings.top_quantiles_to_drop_per_net)
+    def next_value(self, critic: Critics, next_obs: Tensor, next_action: Tensor, noise: Noise) -> Tensor:
+        return truncated(critic(next_obs, next_action), self.settings.top_quantiles_to_drop_per_net)
 
-    def critic_term(self, predicted: Tensor, target: Tensor) -> Tensor:
-        return critic_term(predicted, target, self.settings.kappa)
+    def critic_error(self, predicted: Tensor, target: Tensor) -> Tensor:
+        return ensemble_quantile_huber(predicted, target, self.settings.kappa)
 
-    def action_value(self, predicted: Tensor) -> Tensor:
+    def policy_value(self, predicted: Tensor) -> Tensor:
         return predicted.mean((0, 2))

@@ -1,4 +1,4 @@
-"""Settings that every off-policy algorithm has."""
+"""Settings that algorithms share: `TrainSettings < ReplaySettings < OfflineSettings`, and those for images."""
 
 from __future__ import annotations
 
@@ -19,14 +19,10 @@ MAX_OUTPUTS = 2000  # atoms or quantiles of an action: every one meets every oth
 
 
 @dataclass(frozen=True)
-class OffPolicySettings:
-    """Settings every off-policy algorithm has; each algorithm's own dataclass gives its defaults and their source."""
+class TrainSettings:
+    """Settings every algorithm has; each algorithm's own dataclass gives its defaults and their source."""
 
-    buffer_capacity: int = setting(1_000_000, at_least(1))
     batch_size: int = setting(256, at_least(1))
-    learning_starts: int = setting(100, at_least(0))  # uniformly random actions and no updates until then
-    train_frequency: int = setting(1, at_least(1))  # transitions between trainings
-    gradient_updates_per_step: int = setting(1, at_least(1))  # updates per training
     hidden_sizes: tuple[int, ...] = setting((256, 256))
     learning_rate: float = setting(3e-4, above(0))
     learning_rate_schedule: str = setting("constant", one_of("constant", "linear"))  # linear: to zero at the end
@@ -37,17 +33,22 @@ class OffPolicySettings:
 
     @property
     def network_rows(self) -> int:
-        """What a batch comes to in the network that learns."""
+        """The rows of a batch as the network that learns sees them."""
         return self.batch_size
 
     @property
+    def critic_sizes(self) -> tuple[int, ...]:
+        """The hidden layers of the network whose training takes longest."""
+        return self.hidden_sizes
+
+    @property
     def uses_environment(self) -> bool:
-        """Whether the run steps environments: every online one, and an offline one that continues online."""
+        """Whether a run steps environments."""
         return True
 
     @property
-    def offline_updates(self) -> int:
-        """Updates on a dataset before the first step in an environment."""
+    def offline_updates(self) -> int | None:
+        """Updates on a dataset before the first step in an environment; None: all of the run's."""
         return 0
 
     def check_observation(self, observation: ArraySpec, env_id: str) -> None:
@@ -57,16 +58,49 @@ class OffPolicySettings:
 
     def __post_init__(self) -> None:
         check(self)
-        require(self.batch_size <= self.buffer_capacity, "batch_size", f"<= buffer_capacity ({self.buffer_capacity})")
         check_sizes("hidden_sizes", self.hidden_sizes)
-        updates = self.gradient_updates_per_step
-        require(updates <= MAX_UPDATES, "gradient_updates_per_step", f"<= {MAX_UPDATES}, got {updates}")
-        steps = getattr(self, "n_step", 1)
-        require(steps <= MAX_N_STEP, "n_step", f"<= {MAX_N_STEP}, got {steps}")
 
 
 @dataclass(frozen=True)
-class ImageSettings(OffPolicySettings):
+class ReplaySettings(TrainSettings):
+    """Settings of algorithms that learn from a replay buffer.
+
+    The properties are what a replay can do beyond that; an algorithm that has such a setting declares a field instead.
+    """
+
+    buffer_capacity: int = setting(1_000_000, at_least(1))
+    learning_starts: int = setting(100, at_least(0))  # uniformly random actions and no updates until then
+    train_frequency: int = setting(1, at_least(1))  # transitions between trainings
+    gradient_updates_per_step: int = setting(1, at_least(1))  # updates per training
+
+    @property
+    def n_step(self) -> int:
+        """Steps of a return before the value of a state takes over."""
+        return 1
+
+    @property
+    def prioritized(self) -> bool:
+        """Whether rows are drawn in proportion to their errors."""
+        return False
+
+    @property
+    def prioritized_alpha(self) -> float:
+        return 0.0
+
+    @property
+    def prioritized_beta_start(self) -> float:
+        return 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.batch_size <= self.buffer_capacity, "batch_size", f"<= buffer_capacity ({self.buffer_capacity})")
+        updates = self.gradient_updates_per_step
+        require(updates <= MAX_UPDATES, "gradient_updates_per_step", f"<= {MAX_UPDATES}, got {updates}")
+        require(self.n_step <= MAX_N_STEP, "n_step", f"<= {MAX_N_STEP}, got {self.n_step}")
+
+
+@dataclass(frozen=True)
+class ImageSettings(ReplaySettings):
     """What actors and critics on top of convolutions have; defaults are those that DrQ and DrQ-v2 share."""
 
     hidden_sizes: tuple[int, ...] = setting((1024, 1024))
@@ -89,6 +123,10 @@ class ImageSettings(OffPolicySettings):
         if pad >= min(size):
             raise UserError(f"augmentation_pad must be less than the images' size {size}, got {pad}")
 
+    @property
+    def critic_sizes(self) -> tuple[int, ...]:
+        return self.critic_hidden_sizes or self.hidden_sizes
+
     def network_sizes(self) -> dict[str, Any]:
         """What the models are built with."""
         actor, critic = (
@@ -107,16 +145,18 @@ SOURCES = {"file": "dataset_path", "policy": "dataset_agent"}  # kind -> the set
 KINDS = ("random", *SOURCES, "memory")
 RECIPE = ("dataset_size", "dataset_seed", "dataset_noise")
 
-# Nobody can write `memory` in a file: it comes with the data set itself.
+# Nobody can write `memory` in a file: it comes with the dataset itself.
 _a_kind = Condition("one of random, policy, file", KINDS.__contains__, options=("random", "policy", "file"))
 
 
 @dataclass(frozen=True)
-class OfflineSettings(OffPolicySettings):
-    offline_steps: int | None = setting(None, at_least(0))  # updates before the run goes on online; null: it never does
-    online_data_share: float = setting(0.5, within(0, 1))  # of a batch online: so much of it is still from the data set
-    learning_starts: int = setting(256, at_least(0))  # online: transitions before updates go on
-    normalize_observations: bool = setting(False)  # by the mean and standard deviation of the data set
+class OfflineSettings(ReplaySettings):
+    """Settings of algorithms that learn from a dataset, and perhaps continue in an environment."""
+
+    offline_steps: int | None = setting(None, at_least(0))  # updates before the run continues online; null: never
+    online_data_share: float = setting(0.5, within(0, 1))  # online, the share of a batch from the dataset
+    learning_starts: int = setting(256, at_least(0))  # online: transitions before updates continue
+    normalize_observations: bool = setting(False)  # by the mean and standard deviation of the dataset
     # null: `file` where there is a dataset_path, `policy` where there is a dataset_agent, else `random`;
     # memory: passed in Python with `dataset=`, which a resume of the run needs again
     dataset_kind: str | None = setting(None, _a_kind)
@@ -151,8 +191,8 @@ class OfflineSettings(OffPolicySettings):
         return self.offline_steps is not None
 
     @property
-    def offline_updates(self) -> int:
-        return self.offline_steps or 0
+    def offline_updates(self) -> int | None:
+        return self.offline_steps
 
     @property
     def dataset_paths(self) -> tuple[Path, ...]:
@@ -166,6 +206,3 @@ def dataset_kind_of(path: Any, agent: Any) -> str | None:
 def check_sizes(name: str, sizes: Sequence[int]) -> None:
     require(all(size >= 1 for size in sizes), name, "sizes >= 1")
     require(len(sizes) <= MAX_LAYERS, name, f"at most {MAX_LAYERS} sizes")
-
-
-ReplaySettings = OffPolicySettings

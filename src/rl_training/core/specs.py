@@ -81,6 +81,12 @@ class ArraySpec:
             return rng.integers(self.choices, size=rows)
         return rng.uniform(-1, 1, (rows, *self.shape)).astype(np.float32)
 
+    def from_uniforms(self, uniforms: Any) -> Any:
+        """Tensors of uniform numbers from 0 to 1 as uniformly random actions."""
+        if self.kind == "discrete":  # just below 1 a float times 9 rounds to 9, hence the bound
+            return (uniforms * self.choices).long().clamp(max=self.choices - 1)
+        return 2 * uniforms - 1
+
     def exploration_noise(self, rows: int) -> tuple[str, tuple[int, ...]]:
         """Kind and shape of the random numbers behind `rows` exploring actions."""
         return ("uniform", (rows, 2)) if self.kind == "discrete" else ("normal", (rows, *self.shape))

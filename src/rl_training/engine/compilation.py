@@ -15,7 +15,7 @@ from torch._dynamo import lookup_backend
 
 from rl_training.core.signals import interruptible
 
-# A signal to the whole group ends Inductor's workers too: that we are about to stop is said elsewhere.
+# A signal to the whole group ends Inductor's workers too: that we are about to stop is reported elsewhere.
 logging.getLogger("torch._inductor.compile_worker.subproc_pool").setLevel(logging.ERROR)
 
 Announce = Callable[[], AbstractContextManager[object]]  # entered while a program is compiled, which takes a while
@@ -26,7 +26,7 @@ VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
 
 @contextmanager
 def captured(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
-    """What is done inside becomes the graph's.
+    """Capture what runs inside as `graph`.
 
     An older graph that the garbage collector frees in the middle of a capture would end it.
     """
@@ -39,6 +39,16 @@ def captured(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
     finally:
         if wanted:
             gc.enable()
+
+
+def warm_up(work: Callable[[], object], device: torch.device) -> None:
+    """Run what is to be captured twice on a side stream: it compiles, and lets libraries allocate."""
+    side = torch.cuda.Stream(device)
+    side.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            work()
+    torch.cuda.current_stream(device).wait_stream(side)
 
 
 def compile_once(
@@ -76,7 +86,7 @@ def _choose_kernels_by_rule() -> None:
     from torch._inductor import config  # here: only those who compile pay for loading it
 
     config.deterministic = True
-    # Said outright, so that it is part of the cache's key: code cached in another numeric mode is of another width.
+    # Set explicitly, so that it is part of the cache's key: code cached in another numeric mode is of another width.
     config.cpp.simdlen = VECTOR_BITS.get(torch.backends.cpu.get_cpu_capability())
 
 

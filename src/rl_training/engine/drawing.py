@@ -29,10 +29,17 @@ def host_uniforms(seeds: Sequence[int], update: int, batch_size: int, device: to
     return torch.from_numpy(np.stack([stream(seed, "replay", update).random(batch_size) for seed in seeds])).to(device)
 
 
-def host_noise(seeds: Sequence[int], update: int, specs: Mapping[str, NoiseSpec], device: torch.device) -> Noise:
+def host_noise(
+    seeds: Sequence[int],
+    step: int,
+    specs: Mapping[str, NoiseSpec],
+    device: torch.device | None = None,
+    stream_name: str = "noise",
+) -> Noise:
+    """(seeds, *shape) random numbers of each kind; `step` is an update, or of another stream what it counts by."""
     rows: dict[str, list[Any]] = {name: [] for name in specs}
     for seed in seeds if specs else ():
-        rng = stream(seed, "noise", update)
+        rng = stream(seed, stream_name, step)
         for name, spec in specs.items():
             rows[name].append(spec.draw(rng))
     if len(seeds) == 1:  # no copy to stack
@@ -53,10 +60,11 @@ def device_uniforms(seeds: Tensor, updates: Tensor, batch_size: int) -> Tensor:
     return high + (low - 0.5) * 2.0**-24
 
 
-def device_noise(seeds: Tensor, updates: Tensor, specs: Mapping[str, NoiseSpec]) -> Noise:
+def device_noise(seeds: Tensor, steps: Tensor, specs: Mapping[str, NoiseSpec], stream_name: str = "noise") -> Noise:
+    """(*steps, seeds, *shape) random numbers of each kind, drawn where the seeds are."""
     noise = {}
     for number, (name, spec) in enumerate(specs.items()):
         draw = device_rng.normals if spec.kind == "normal" else device_rng.uniforms
-        key = STREAM_IDS["noise"] + 256 * (number + 1)
-        noise[name] = draw(seeds, key, updates, math.prod(spec.shape)).unflatten(-1, spec.shape)
+        key = STREAM_IDS[stream_name] + 256 * (number + 1)
+        noise[name] = draw(seeds, key, steps, math.prod(spec.shape)).unflatten(-1, spec.shape)
     return noise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,26 @@ from torch import Tensor
 from rl_training.engine import drawing
 from rl_training.engine.compilation import Announce, compile_once
 from rl_training.engine.denormals import flushed_denormals
-from rl_training.engine.gradients import entry, phase_gradients
-from rl_training.engine.groups import Layout
+from rl_training.engine.gradients import entry, looped_gradients, phase_gradients, stacked_gradients
+from rl_training.engine.groups import GroupLayout, Groups, Params
 from rl_training.engine.metrics import MetricSums
-from rl_training.engine.optimizers import BETAS, adam_, clip_per_seed
-from rl_training.engine.phases import CARRIED, ROW_ERRORS, Batch, Groups, Noise, NoiseSpec, Pattern, Phase
+from rl_training.engine.networks import Batch, Binding
+from rl_training.engine.optimizers import Adam, adam_, clip_per_seed
+from rl_training.engine.phases import UPDATE, Due, Noise, NoiseSpec, Phase
+from rl_training.engine.targets import Polyak, TargetUpdate
 
-LARGEST_COUNT = 2**53
+MAX_COUNT = 2**53
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where and how updates run."""
+
+    seeds: tuple[int, ...]
+    device: torch.device
+    compiled: bool = False
+    backend: str = "inductor"
+    looped: bool = False  # the seeds one after the other, instead of by vmap
 
 
 class Engine:
@@ -29,44 +43,37 @@ class Engine:
     def __init__(
         self,
         phases: Sequence[Phase],
-        members: Mapping[str, Sequence[Mapping[str, Tensor]]],
-        *,
-        seeds: Sequence[int],
-        device: torch.device,
-        compiled: bool = False,
-        polyak: Mapping[str, str] | None = None,
-        tau: float = 0.0,
-        polyak_phase: int = 0,
-        max_grad_norm: float | None = None,
-        adam_eps: float = 1e-8,
-        backend: str = "inductor",
-        looped: bool = False,  # the seeds one after the other
+        members: Mapping[str, Sequence[Params]],
+        binding: Binding,
+        execution: Execution,
+        targets: TargetUpdate | None = None,
     ) -> None:
-        self.phases, self.seeds, self.device = tuple(phases), tuple(seeds), device
-        self.compiled, self.backend, self.looped = compiled, backend, looped
-        self.polyak, self.tau = dict(polyak or {}), tau
-        self.polyak_phase = polyak_phase  # targets move whenever this phase has run
-        self.max_grad_norm, self.adam_eps = max_grad_norm, adam_eps
-        shapes = {g: {k: v.shape for k, v in rows[0].items()} for g, rows in members.items()}
-        self.layouts = {group: Layout(shape, len(self.seeds)) for group, shape in shapes.items()}
+        """`members`: for each group, the parameters of every seed."""
+        self.phases, self.binding, self.targets = tuple(phases), binding, targets
+        self.seeds, self.device, self.looped = execution.seeds, execution.device, execution.looped
+        self.compiled, self.backend = execution.compiled, execution.backend
+        seeds, device = len(self.seeds), self.device
+        shapes = {group: {name: v.shape for name, v in rows[0].items()} for group, rows in members.items()}
+        self.layouts = {group: GroupLayout(shape, seeds) for group, shape in shapes.items()}
         self.flat = {group: self.layouts[group].stack(rows, device) for group, rows in members.items()}
         trained = [group for phase in self.phases for group in phase.groups]
         self.adam_mean = {group: torch.zeros_like(self.flat[group]) for group in trained}
         self.adam_square = {group: torch.zeros_like(self.flat[group]) for group in trained}
+        self.optimizers = [phase.optimizer or Adam() for phase in self.phases]
         self.beta_powers = torch.ones(len(self.phases), 2, dtype=torch.float64, device=device)
-        self.betas = torch.tensor(BETAS, dtype=torch.float64, device=device)
+        self.betas = [torch.tensor(one.betas, dtype=torch.float64, device=device) for one in self.optimizers]
         self.rates = torch.zeros(len(self.phases), dtype=torch.float64, device=device)
-        self.rate_values: list[float] = []
+        self.rate_values: dict[str, float] = {}  # by phase
         self.update_count = 0
         self.count_tensor = torch.zeros((), dtype=torch.int64, device=device)
-        self.first_bad = torch.full((len(self.seeds),), -1, dtype=torch.int64, device=device)
+        self.first_nonfinite_update = torch.full((seeds,), -1, dtype=torch.int64, device=device)
         self.seed_tensor = torch.tensor(self.seeds, dtype=torch.int64, device=device)
-        self.metrics = MetricSums(len(self.phases), len(self.seeds), device)
-        self.arithmetic = flushed_denormals if device.type == "cpu" else nullcontext  # in which updates run
+        self.metrics = MetricSums([phase.name for phase in self.phases], seeds, device)
+        self.denormals_flushed = flushed_denormals if device.type == "cpu" else nullcontext  # entered around updates
         self.programs: dict[Any, Callable[..., Any]] = {}  # compiled or captured: they hold the tensors of this object
         self.while_compiling: Announce = nullcontext
         self._views = self._make_views()
-        self._first_seed: Groups = entry(self._views, 0)
+        self._seed_views = [entry(self._views, seed) for seed in range(seeds)]
 
     # --- what the losses see -------------------------------------------------------------------------------------
     def groups(self) -> Groups:
@@ -78,94 +85,121 @@ class Engine:
     def _make_views(self) -> Groups:
         return {name: layout.views(self.flat[name]) for name, layout in self.layouts.items()}
 
-    def seed_groups(self, index: int) -> Groups:
-        if index == 0 and not torch.compiler.is_compiling():
-            return self._first_seed
-        return {group: {k: v[index] for k, v in params.items()} for group, params in self.groups().items()}
+    def groups_by_seed(self) -> list[Groups]:
+        """Every seed's groups, without the seed axis."""
+        if torch.compiler.is_compiling():
+            views = self._make_views()
+            return [entry(views, seed) for seed in range(len(self.seeds))]
+        return self._seed_views
 
-    def pattern(self, update: int) -> Pattern:
-        """Which phases run at the given update (counted from 1)."""
-        return tuple(update % phase.every == 0 for phase in self.phases)
+    @property
+    def stacked(self) -> bool:
+        """Whether losses and policies run once for all seeds, by vmap."""
+        return len(self.seeds) > 1 and not self.looped
+
+    def due(self, update: int) -> Due:
+        """The phases that run at the given update (counted from 1)."""
+        return tuple(phase.name for phase in self.phases if update % phase.every == 0)
 
     # --- one update ----------------------------------------------------------------------------------------------
-    def apply(self, pattern: Pattern, batch: Batch, noise: Noise) -> Tensor | None:
-        """The pattern's phases, one after the other. Returns the rows' errors (seeds, batch) if a loss tells them."""
+    def apply(self, due: Due, batch: Batch, noise: Noise) -> Tensor | None:
+        """The phases that are due, one after the other. Returns the errors of rows (seeds, batch) if a loss gives them.
+
+        Every way to run an update ends here; `engine/training.py` lists them.
+        """
         row_errors: Tensor | None = None
         self.count_tensor.add_(1)
+        update, seeds = self.count_tensor, len(self.seeds)
+        if seeds == 1:
+            batch, noise = entry((batch, noise), 0)
+        else:
+            update = update.expand(seeds)
         for number, phase in enumerate(self.phases):
-            if not pattern[number]:
+            if phase.name not in due:
                 continue
-            grads, metrics = phase_gradients(phase, self.groups(), batch, noise, len(self.seeds), self.looped)
-            row_errors = metrics.pop(ROW_ERRORS, row_errors)
-            if CARRIED in metrics:  # a single seed's results come without the seed axis
-                carried = metrics.pop(CARRIED)
-                batch = {**batch, CARRIED: carried if len(self.seeds) > 1 else carried.unsqueeze(0)}
-            if self.max_grad_norm is not None:
-                grads = clip_per_seed(grads, self.layouts, self.max_grad_norm)
-            self.beta_powers[number].mul_(self.betas)
-            for group in phase.groups:
-                adam_(
-                    self.flat[group],
-                    self.layouts[group].flatten(grads[group]),
-                    self.adam_mean[group],
-                    self.adam_square[group],
-                    self.beta_powers[number],
-                    self.rates[number],
-                    self.adam_eps,
-                )
-            bad = ~self.metrics.add(number, metrics, self.first_bad >= 0) & (self.first_bad < 0)
-            self.first_bad.copy_(torch.where(bad, self.count_tensor, self.first_bad))
-        for target, source in self.polyak.items() if pattern[self.polyak_phase] else ():
-            self.flat[target].lerp_(self.flat[source], self.tau)
-        return None if row_errors is None else row_errors.view(len(self.seeds), -1)
+            given = {**batch, UPDATE: update} if phase.counted else batch
+            if seeds == 1:
+                grads, result = phase_gradients(phase, self.binding, self.groups_by_seed()[0], given, noise)
+            elif self.looped:
+                grads, result = looped_gradients(phase, self.binding, self.groups_by_seed(), given, noise)
+            else:
+                grads, result = stacked_gradients(phase, self.binding, self.groups(), given, noise)
+            if result.row_errors is not None:
+                row_errors = result.row_errors
+            batch = {**batch, **result.carried}
+            self._step(number, grads)
+            failed = self.first_nonfinite_update >= 0
+            broken = ~self.metrics.add(phase.name, result.metrics, failed) & ~failed
+            self.first_nonfinite_update.copy_(torch.where(broken, self.count_tensor, self.first_nonfinite_update))
+        if isinstance(self.targets, Polyak) and self.targets.after in due:
+            for target, source in self.targets.groups.items():
+                self.flat[target].lerp_(self.flat[source], self.targets.tau)
+        return None if row_errors is None else row_errors.view(seeds, -1)
 
-    def metric_names(self, batch: Batch, noise: Noise) -> list[list[str]]:
-        """One look at each loss, without effect, tells which metrics there are: their sums need a place."""
-        groups = self.seed_groups(0)
-        one_batch, one_noise = entry((batch, noise), 0)
-        names = []
-        with torch.no_grad():
-            for phase in self.phases:
-                metrics = phase.loss(groups, one_batch, one_noise)[1]
-                one_batch = {**one_batch, CARRIED: metrics.pop(CARRIED)} if CARRIED in metrics else one_batch
-                names.append([name for name in metrics if name != ROW_ERRORS])
-        return names
+    def _step(self, number: int, grads: Groups) -> None:
+        """One step of a phase's optimizer."""
+        optimizer, powers = self.optimizers[number], self.beta_powers[number]
+        if optimizer.max_grad_norm is not None:
+            grads = clip_per_seed(grads, self.layouts, optimizer.max_grad_norm)
+        powers.mul_(self.betas[number])
+        for group, tensors in grads.items():
+            adam_(
+                self.flat[group],
+                self.layouts[group].flatten(tensors),
+                self.adam_mean[group],
+                self.adam_square[group],
+                powers,
+                self.rates[number],
+                optimizer,
+            )
 
-    def learn_metric_names(self, batch: Batch, noise: Noise) -> None:
-        self.metrics.learn_names(self.metric_names(batch, noise))
+    @torch.no_grad()
+    def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> None:
+        """One update on a given batch; every tensor has the seed axis. To be called within `denormals_flushed`."""
+        if not self.metrics.names:
+            self.learn_metric_names(batch, noise)
+        due = self.due(self.update_count + 1) if due is None else due
+        if self.compiled:
+            batch = dict(sorted(batch.items()))  # a program tells its inputs apart by their order
+            self._program(due, batch)(batch, noise)
+        else:
+            self.apply(due, batch, noise)
+        self.count(due)
 
-    def at_failure(self, seed: int) -> tuple[list[str], dict[str, float]]:
-        return self.metrics.at_failure(seed, (self.beta_powers[:, 0] < 1).tolist())
-
-    def _program(self, pattern: Pattern, batch: Batch) -> Callable[[Batch, Noise], None]:
-        """`apply` for one pattern and kind of batch, compiled if asked for."""
+    def _program(self, due: Due, batch: Batch) -> Callable[[Batch, Noise], None]:
+        """`apply` compiled for some phases and a kind of batch."""
         # Everything that the kernels take for granted: they do not look again.
-        kind = tuple((name, one.shape, one.dtype, one.stride()) for name, one in batch.items()) if self.compiled else ()
-        key = (pattern, kind)
+        key = (due, tuple((name, one.shape, one.dtype, one.stride()) for name, one in batch.items()))
         if key not in self.programs:
 
             def program(batch: Batch, noise: Noise) -> None:
-                self.apply(pattern, batch, noise)
+                self.apply(due, batch, noise)
 
-            self.programs[key] = self.compile(program) if self.compiled else program
+            self.programs[key] = self.compile(program)
         return self.programs[key]
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return compile_once(function, self.backend, lambda: self.while_compiling())
 
-    @torch.no_grad()
-    def update(self, batch: Batch, noise: Noise, pattern: Pattern | None = None) -> None:
-        """One update on a given batch; every tensor has the seed axis in front. To be called within `arithmetic`."""
-        batch = dict(sorted(batch.items()))  # a program tells its inputs apart by their order
-        if not self.metrics.names:
-            self.learn_metric_names(batch, noise)
-        pattern = pattern or self.pattern(self.update_count + 1)
-        self._program(pattern, batch)(batch, noise)
-        self.count(pattern)
-
-    def count(self, pattern: Pattern) -> None:
+    def count(self, due: Due) -> None:
         self.update_count += 1
-        self.metrics.count(pattern)
+        self.metrics.count(due)
+
+    def metric_names(self, batch: Batch, noise: Noise) -> dict[str, list[str]]:
+        """Each phase's metrics, found by calling its loss once without effect: their sums need a place."""
+        groups, names = self.groups_by_seed()[0], {}
+        batch, noise = entry((batch, noise), 0)
+        with torch.no_grad():
+            for phase in self.phases:
+                given = {**batch, UPDATE: self.count_tensor + 1} if phase.counted else batch
+                nets, given = self.binding.networks_of(groups), self.binding.batch_for(groups, given)
+                result = phase.loss(nets, given, noise)
+                names[phase.name] = list(result.metrics)
+                batch = {**batch, **result.carried}
+        return names
+
+    def learn_metric_names(self, batch: Batch, noise: Noise) -> None:
+        self.metrics.learn_names(self.metric_names(batch, noise))
 
     def host_indices(self, size: int | NDArray[np.int64], count: int, batch_size: int) -> Tensor:
         return drawing.host_indices(self.seeds, self.update_count, size, count, batch_size)
@@ -184,40 +218,59 @@ class Engine:
             *self.adam_square.values(),
             self.beta_powers,
             self.count_tensor,
-            self.first_bad,
-            *self.metrics.sums,
-            *self.metrics.latest,
+            self.first_nonfinite_update,
+            *self.metrics.sums.values(),
+            *self.metrics.latest.values(),
         ]
 
     # --- between updates -----------------------------------------------------------------------------------------
-    def set_rates(self, values: Sequence[float]) -> None:
-        if list(values) != self.rate_values:
-            self.rate_values = list(values)
-            self.rates.copy_(torch.tensor(self.rate_values, dtype=torch.float64))
+    def set_rates(self, values: Mapping[str, float]) -> None:
+        """The learning rate of each phase."""
+        if values != self.rate_values:
+            self.rate_values = dict(values)
+            for number, phase in enumerate(self.phases):
+                self.rates[number].fill_(values[phase.name])
 
-    def copy_group(self, source: str, target: str) -> None:
-        self.flat[target].copy_(self.flat[source])
+    def set_group(self, group: str, values: Mapping[str, Tensor]) -> None:
+        """Values for a group that no loss trains: for all seeds, or with the seed axis."""
+        for name, value in values.items():
+            view = self._views[group][name]
+            view.copy_(value.float().expand_as(view), non_blocking=True)
+
+    def fill(self, group: str, name: str, value: float) -> None:
+        """The same number for every seed."""
+        self._views[group][name].fill_(value)
+
+    def copy_targets(self) -> None:
+        """Make every target group equal to the group it follows."""
+        if self.targets is not None:
+            for target, source in self.targets.groups.items():
+                self.flat[target].copy_(self.flat[source])
+
+    def failure(self, seed: int) -> tuple[list[str], dict[str, float]]:
+        """Which metrics of a seed were not finite first, and all its metrics then."""
+        stepped = (self.beta_powers[:, 0] < 1).tolist()
+        return self.metrics.at_failure(
+            seed, [phase.name for phase, ran in zip(self.phases, stepped, strict=True) if ran]
+        )
 
     # --- state ---------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict[str, Tensor]:
         """Everything, by name, with the seed axis; counters too."""
         state: dict[str, Tensor] = {}
-        for group, layout in self.layouts.items():
-            for name, view in layout.views(self.flat[group]).items():
-                state[f"params.{group}.{name}"] = view
-        for kind, buffers in (("adam_mean", self.adam_mean), ("adam_square", self.adam_square)):
+        for kind, buffers in (("params", self.flat), ("adam_mean", self.adam_mean), ("adam_square", self.adam_square)):
             for group, flat in buffers.items():
                 for name, view in self.layouts[group].views(flat).items():
                     state[f"{kind}.{group}.{name}"] = view
         state["beta_powers"] = self.beta_powers
         state["update_count"] = self.count_tensor
-        state["first_bad"] = self.first_bad
+        state["first_nonfinite_update"] = self.first_nonfinite_update
         return {**state, **self.metrics.state()}
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         if self.metrics.adopt_names(state):
-            self.programs.clear()  # they would go on writing into the tensors that were replaced
+            self.programs.clear()  # they would keep writing into the tensors that were replaced
         mine = self.state_dict()
         if set(mine) != set(state):
             odd = sorted(set(mine) ^ set(state))
@@ -227,9 +280,9 @@ class Engine:
             if have != mine_is:
                 raise ValueError(f"{name} is {have}, this learner's is {mine_is}")
         counters = torch.cat([state["update_count"].reshape(1), state["metric_counts"]])
-        if not ((counters >= 0) & (counters < LARGEST_COUNT)).all():
-            raise ValueError(f"update_count and metric_counts must be >= 0 and < {LARGEST_COUNT}")
+        if not ((counters >= 0) & (counters < MAX_COUNT)).all():
+            raise ValueError(f"update_count and metric_counts must be >= 0 and < {MAX_COUNT}")
         for name, tensor in mine.items():
             tensor.copy_(state[name])
-        self.metrics.counts = [int(count) for count in state["metric_counts"]]
+        self.metrics.set_counts(state["metric_counts"].tolist())
         self.update_count = int(state["update_count"])

@@ -1,59 +1,94 @@
-"""The gradients of one phase: for one seed or for all of them, together or one after the other."""
+"""The gradients of one phase: of one seed, of all seeds together, or of one seed after the other."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
-from rl_training.engine.phases import Batch, Groups, Metrics, Noise, Phase
+from rl_training.engine.groups import Groups
+from rl_training.engine.networks import Batch, Binding
+from rl_training.engine.phases import LossResult, Noise, Phase
+
+Gradients = tuple[Groups, LossResult]  # of the phase's groups, and what its loss returned
 
 
-def phase_gradients(
-    phase: Phase, groups: Groups, batch: Batch, noise: Noise, seeds: int, looped: bool
-) -> tuple[Any, Metrics]:
-    """Gradients of the phase's groups and its metrics; with several seeds all of them have the seed axis."""
+def phase_gradients(phase: Phase, binding: Binding, groups: Groups, batch: Batch, noise: Noise) -> Gradients:
+    """One seed's, without a seed axis: no vmap, which costs about a quarter on a CPU.
 
-    def loss(trained: Groups, frozen: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, Metrics]:
-        return phase.loss({**frozen, **trained}, batch, noise)
+    In eager mode there is no functional transform either, so a debugger sees an ordinary loss.
+    """
+    if torch.compiler.is_compiling():
+        return _transformed(grad_and_value(_pure_loss(phase, binding), has_aux=True), phase, groups, batch, noise)
+    trained = {
+        group: {name: tensor.detach().requires_grad_() for name, tensor in groups[group].items()}
+        for group in phase.groups
+    }
+    with torch.enable_grad():
+        batch = binding.batch_for(groups, batch)
+        result = phase.loss(binding.networks_of({**groups, **trained}), batch, noise)
+        flat = [leaf for params in trained.values() for leaf in params.values()]
+        found = iter(torch.autograd.grad(result.loss, flat, allow_unused=True, materialize_grads=True))
+    grads = {group: {name: next(found) for name in params} for group, params in trained.items()}
+    return grads, LossResult(*map_tensors(result, Tensor.detach))
 
+
+def stacked_gradients(phase: Phase, binding: Binding, groups: Groups, batch: Batch, noise: Noise) -> Gradients:
+    """All seeds' at once: every tensor has the seed axis in front."""
+    every_seed = vmap(grad_and_value(_pure_loss(phase, binding), has_aux=True))
+    return _transformed(every_seed, phase, groups, batch, noise)
+
+
+def looped_gradients(phase: Phase, binding: Binding, groups: list[Groups], batch: Batch, noise: Noise) -> Gradients:
+    """One seed after the other; the results have the seed axis in front."""
+    every = [phase_gradients(phase, binding, one, *entry((batch, noise), seed)) for seed, one in enumerate(groups)]
+    grads, results = zip(*every, strict=True)
+    return stacked(grads), LossResult(*stacked(results))
+
+
+def _pure_loss(phase: Phase, binding: Binding) -> Callable[..., tuple[Tensor, dict[str, Any]]]:
+    """The phase's loss as torch.func wants it: trained parameters first, only tensors behind the value."""
+
+    def loss(trained: Groups, frozen: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, dict[str, Any]]:
+        groups = {**frozen, **trained}
+        result = phase.loss(binding.networks_of(groups), binding.batch_for(groups, batch), noise)
+        rest: dict[str, Any] = {"metrics": result.metrics, "carried": result.carried}
+        if result.row_errors is not None:
+            rest["row_errors"] = result.row_errors
+        return result.loss, rest
+
+    return loss
+
+
+def _transformed(function: Callable[..., Any], phase: Phase, groups: Groups, batch: Batch, noise: Noise) -> Gradients:
     trained = {group: groups[group] for group in phase.groups}
     frozen = {group: params for group, params in groups.items() if group not in trained}
-    if seeds > 1 and not looped:
-        grads, (_, metrics) = vmap(grad_and_value(loss, has_aux=True))(trained, frozen, batch, noise)
-        return grads, metrics
-    found = [_of_one_seed(loss, *entry((trained, frozen, batch, noise), seed)) for seed in range(seeds)]
-    return found[0] if seeds == 1 else _stacked(found)
+    grads, (loss, rest) = function(trained, frozen, batch, noise)
+    return grads, LossResult(loss, rest["metrics"], rest.get("row_errors"), rest["carried"])
 
 
-def _of_one_seed(loss: Any, trained: Groups, frozen: Groups, batch: Batch, noise: Noise) -> tuple[Any, Metrics]:
-    """Without vmap, which costs about a quarter on a CPU, and in eager mode without a functional transform."""
-    if torch.compiler.is_compiling():
-        grads, (_, metrics) = grad_and_value(loss, has_aux=True)(trained, frozen, batch, noise)
-        return grads, metrics
-    leaves = {g: {k: v.detach().requires_grad_() for k, v in params.items()} for g, params in trained.items()}
-    with torch.enable_grad():
-        value, metrics = loss(leaves, frozen, batch, noise)
-        flat = [leaf for params in leaves.values() for leaf in params.values()]
-        found = iter(torch.autograd.grad(value, flat, allow_unused=True, materialize_grads=True))
-    grads = {group: {name: next(found) for name in params} for group, params in leaves.items()}
-    return grads, {name: metric.detach() for name, metric in metrics.items()}
+def map_tensors(tree: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """`function` of every tensor in nested tuples and dicts; None stays None."""
+    if isinstance(tree, Tensor):
+        return function(tree)
+    if isinstance(tree, dict):
+        return {key: map_tensors(value, function) for key, value in tree.items()}
+    return None if tree is None else tuple(map_tensors(value, function) for value in tree)
 
 
 def entry(tree: Any, index: int) -> Any:
     """The entry `index` of every tensor in nested tuples and dicts."""
-    if isinstance(tree, Tensor):
-        return tree[index]
-    if isinstance(tree, dict):
-        return {key: entry(value, index) for key, value in tree.items()}
-    return tuple(entry(value, index) for value in tree)
+    return map_tensors(tree, lambda tensor: tensor[index])
 
 
-def _stacked(trees: list[Any]) -> Any:
-    if isinstance(trees[0], Tensor):
+def stacked(trees: Any) -> Any:
+    """The inverse of `entry`: nested tuples and dicts of the same structure as one, with an axis in front."""
+    first = trees[0]
+    if isinstance(first, Tensor):
         return torch.stack(trees)
-    if isinstance(trees[0], dict):
-        return {key: _stacked([tree[key] for tree in trees]) for key in trees[0]}
-    return tuple(_stacked(list(values)) for values in zip(*trees, strict=True))
+    if isinstance(first, dict):
+        return {key: stacked([tree[key] for tree in trees]) for key in first}
+    return None if first is None else tuple(stacked(list(values)) for values in zip(*trees, strict=True))

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 Params = dict[str, Tensor]
+Groups = dict[str, Params]
 ALIGNMENT = 16  # floats: 64 bytes, what vectorised kernels and tensor cores want
 
 
-class Layout:
+class GroupLayout:
     """Where each parameter lies in its group's buffer."""
 
     def __init__(self, shapes: Mapping[str, torch.Size], seeds: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from rl_training.engine.phases import Metrics, Pattern
+from rl_training.engine.phases import Due, Metrics
 
 
 class LatestMetrics(Mapping[str, float]):
@@ -34,53 +34,57 @@ class LatestMetrics(Mapping[str, float]):
 class MetricSums:
     """For every phase, the sum and the newest value of each of its metrics, (metrics, seeds)."""
 
-    def __init__(self, phases: int, seeds: int, device: torch.device) -> None:
+    def __init__(self, phases: Sequence[str], seeds: int, device: torch.device) -> None:
         self.seeds, self.device = seeds, device
-        self.names: list[tuple[str, ...]] = []  # per phase, known after the first look at a batch
-        self.sums: list[Tensor] = []
-        self.latest: list[Tensor] = []
-        self.counts = [0] * phases
+        self.names: dict[str, tuple[str, ...]] = {}  # by phase, known after the first look at a batch
+        self.sums: dict[str, Tensor] = {}
+        self.latest: dict[str, Tensor] = {}
+        self.counts = dict.fromkeys(phases, 0)
 
-    def learn_names(self, names: Sequence[Sequence[str]]) -> None:
-        for phase in names:
-            self.names.append(tuple(sorted(phase)))
-            self.sums.append(torch.zeros(len(phase), self.seeds, device=self.device))
-            self.latest.append(torch.full((len(phase), self.seeds), torch.nan, device=self.device))
+    def learn_names(self, names: Mapping[str, Sequence[str]]) -> None:
+        for phase, metrics in names.items():
+            self.names[phase] = tuple(sorted(metrics))
+            self.sums[phase] = torch.zeros(len(metrics), self.seeds, device=self.device)
+            self.latest[phase] = torch.full((len(metrics), self.seeds), torch.nan, device=self.device)
 
-    def check_names(self, names: Sequence[Sequence[str]]) -> None:
+    def check_names(self, names: Mapping[str, Sequence[str]]) -> None:
         """Those adopted from a file against those the losses give."""
-        expected = [tuple(sorted(phase)) for phase in names]
+        expected = {phase: tuple(sorted(metrics)) for phase, metrics in names.items()}
         if self.names != expected:
             raise ValueError(f"the metrics are {self.names}, this learner's are {expected}")
 
-    def add(self, phase: int, metrics: Metrics, failed: Tensor) -> Tensor:
+    def add(self, phase: str, metrics: Metrics, failed: Tensor) -> Tensor:
         """Part of an update. Returns which seeds had only finite numbers; `failed` ones keep what they failed with."""
         values = torch.stack([metrics[name].reshape(self.seeds) for name in self.names[phase]])
         self.latest[phase].copy_(torch.where(failed, self.latest[phase], values))
         self.sums[phase].add_(values)
         return values.isfinite().all(0)
 
-    def count(self, pattern: Pattern) -> None:
-        for phase, active in enumerate(pattern):
-            self.counts[phase] += active
+    def count(self, due: Due) -> None:
+        for phase in due:
+            self.counts[phase] += 1
+
+    def set_counts(self, counts: Sequence[int]) -> None:
+        self.counts = dict(zip(self.counts, counts, strict=True))
 
     def newest(self) -> LatestMetrics:
-        return LatestMetrics([name for phase in self.names for name in phase], torch.cat(self.latest))
+        names = [name for metrics in self.names.values() for name in metrics]
+        return LatestMetrics(names, torch.cat(list(self.latest.values())))
 
-    def at_failure(self, seed: int, ran: Sequence[bool]) -> tuple[list[str], dict[str, float]]:
+    def at_failure(self, seed: int, ran: Sequence[str]) -> tuple[list[str], dict[str, float]]:
         """What a failed seed failed with: the metrics that were not finite first, and all of the phases that `ran`."""
         phases = [
-            dict(zip(names, values[:, seed].tolist(), strict=True))
-            for names, values, did in zip(self.names, self.latest, ran, strict=True)
-            if did
+            dict(zip(names, self.latest[phase][:, seed].tolist(), strict=True))
+            for phase, names in self.names.items()
+            if phase in ran
         ]
-        bad = [[name for name, value in phase.items() if not math.isfinite(value)] for phase in phases]
-        return next(filter(None, bad), []), {name: value for phase in phases for name, value in phase.items()}
+        nonfinite = [[name for name, value in phase.items() if not math.isfinite(value)] for phase in phases]
+        return next(filter(None, nonfinite), []), {name: value for phase in phases for name, value in phase.items()}
 
     def take_means(self) -> list[dict[str, float | None]]:
         """Per seed, the mean of each metric since the last call; None where its phase has not run."""
         rows: list[dict[str, float | None]] = [{} for _ in range(self.seeds)]
-        for phase, names in enumerate(self.names):
+        for phase, names in self.names.items():
             count = self.counts[phase]
             means = (self.sums[phase] / max(count, 1)).tolist()
             for name, values in zip(names, means, strict=True):
@@ -91,8 +95,8 @@ class MetricSums:
         return rows
 
     def state(self) -> dict[str, Tensor]:
-        state = {"metric_counts": torch.tensor(self.counts)}
-        for phase, names in enumerate(self.names):
+        state = {"metric_counts": torch.tensor(list(self.counts.values()))}
+        for phase, names in self.names.items():
             for row, name in enumerate(names):
                 state[f"metric_sum.{phase}.{name}"] = self.sums[phase][row]
                 state[f"metric_latest.{phase}.{name}"] = self.latest[phase][row]
@@ -106,9 +110,8 @@ class MetricSums:
         in_use = bool(self.names)
         found = [key.split(".", 2) for key in state if key.startswith("metric_sum.") and key.count(".") >= 2]
         if not found:
-            self.names, self.sums, self.latest = [], [], []
+            self.names, self.sums, self.latest = {}, {}, {}
             return in_use
         if not in_use:
-            phases = range(len(self.counts))
-            self.learn_names([[name for _, phase, name in found if phase == str(number)] for number in phases])
+            self.learn_names({phase: [name for _, of, name in found if of == phase] for phase in self.counts})
         return False

@@ -1,12 +1,21 @@
-"""Modules as functions of their parameters."""
+"""Modules as functions of their parameters, and the view of all parameter groups that losses and policies see."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+
+from rl_training.engine.groups import Groups, Params
+
+Output = TypeVar("Output")
+View = TypeVar("View", bound="Networks")
+Batch = dict[str, Tensor]
+Prepare = Callable[[Groups, Batch], Batch]
+TARGET_PREFIX = "target_"
 
 
 class Network:
@@ -14,25 +23,85 @@ class Network:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
-        self._slots = [
+        self.slots = [
             (owner._parameters, name, f"{prefix}.{name}" if prefix else name)
             for prefix, owner in module.named_modules()
             for name, parameter in owner._parameters.items()
             if parameter is not None  # e.g. the bias of a layer without one
         ]
 
-    def __call__(self, params: dict[str, Tensor], *inputs: Any) -> Any:
+
+class BoundNetwork(Generic[Output]):
+    """A module with the parameters of one group: `critic(obs, action)`."""
+
+    def __init__(self, network: Network, params: Params) -> None:
+        self.network, self.params = network, params
+
+    def __call__(self, *inputs: Any) -> Output:
+        module, params = self.network.module, self.params
         if torch.compiler.is_compiling():
-            return functional_call(self.module, params, inputs)
+            return functional_call(module, params, inputs)  # type: ignore[no-any-return]
         # functional_call in few lines: its checks cost more than a small network's forward pass.
-        before = [parameters[name] for parameters, name, _ in self._slots]
-        for parameters, name, full_name in self._slots:
+        slots = self.network.slots
+        before = [parameters[name] for parameters, name, _ in slots]
+        for parameters, name, full_name in slots:
             parameters[name] = params[full_name]
         try:
-            return self.module(*inputs)
+            return module(*inputs)  # type: ignore[no-any-return]
         finally:
-            for (parameters, name, _), parameter in zip(self._slots, before, strict=True):
+            for (parameters, name, _), parameter in zip(slots, before, strict=True):
                 parameters[name] = parameter
+
+    def members(self, index: int | Tensor) -> BoundNetwork[Output]:
+        """Some members of a stacked ensemble: one by its number, or those at the numbers in a tensor."""
+        chosen = slice(index, index + 1) if isinstance(index, int) else index
+        return BoundNetwork(self.network, {name: stacked[chosen] for name, stacked in self.params.items()})
+
+    def detached(self) -> BoundNetwork[Output]:
+        """The same network, used but not trained."""
+        return BoundNetwork(self.network, {name: tensor.detach() for name, tensor in self.params.items()})
+
+
+class Networks:
+    """One seed's parameter groups: a network's group is callable, `nets.critic(obs, action)`; others are their tensors.
+
+    A subclass annotates the groups of its algorithm, which gives them their types; nothing else needs to be written.
+    """
+
+    def __init__(self, groups: Groups, networks: Mapping[str, Network], prefix: str = "") -> None:
+        self.groups, self.networks, self.prefix = groups, networks, prefix
+
+    if not TYPE_CHECKING:  # a group that no annotation names is an error to the type checker
+
+        def __getattr__(self, name: str) -> Any:
+            group = self.prefix + name
+            if group not in self.groups:
+                raise AttributeError(f"there is no parameter group {group!r}")
+            network = self.networks.get(name)
+            return self.groups[group] if network is None else BoundNetwork(network, self.groups[group])
+
+    def __contains__(self, name: str) -> bool:
+        return self.prefix + name in self.groups
+
+    @property
+    def target(self: View) -> View:
+        """The target copies, through the same modules: `nets.target.critic` has the parameters of `target_critic`."""
+        return type(self)(self.groups, self.networks, TARGET_PREFIX)
+
+
+class Binding:
+    """How losses and policies see one seed: its groups as `Networks`, and observations as the networks want them."""
+
+    def __init__(self, view: type[Networks], modules: Mapping[str, nn.Module], prepare: Prepare | None = None) -> None:
+        self.view, self.networks = view, {group: Network(module) for group, module in modules.items()}
+        self.prepare = prepare  # e.g. normalises the observations in a batch
+
+    def networks_of(self, groups: Groups) -> Any:
+        """The view of one seed's groups; its type is that of the algorithm."""
+        return self.view(groups, self.networks)
+
+    def batch_for(self, groups: Groups, batch: Batch) -> Batch:
+        return batch if self.prepare is None else self.prepare(groups, batch)
 
 
 def has_convolutions(module: nn.Module) -> bool:

@@ -7,32 +7,41 @@ the learning rate and the step are tensors, since a captured graph freezes Pytho
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from rl_training.engine.groups import Layout
+from rl_training.engine.groups import GroupLayout, Groups
 from rl_training.models.parts import square_root
 
-BETAS = (0.9, 0.999)
+
+@dataclass(frozen=True)
+class Adam:
+    """Kingma and Ba 2015. With `max_grad_norm`, each seed's gradient over the groups of a phase is clipped to it."""
+
+    eps: float = 1e-8
+    betas: tuple[float, float] = (0.9, 0.999)
+    max_grad_norm: float | None = None
 
 
-def adam_(flat: Tensor, grad: Tensor, mean: Tensor, square: Tensor, powers: Tensor, rate: Tensor, eps: float) -> None:
+def adam_(
+    flat: Tensor, grad: Tensor, mean: Tensor, square: Tensor, powers: Tensor, rate: Tensor, optimizer: Adam
+) -> None:
     """One step in place. `powers` holds beta1 and beta2 to the number of steps, this one included, in float64.
 
     They are carried along and multiplied: computed here, a compiler would take the power anew for every few elements.
     """
-    mean.lerp_(grad, 1 - BETAS[0])
-    square.mul_(BETAS[1]).addcmul_(grad, grad, value=1 - BETAS[1])
+    beta1, beta2 = optimizer.betas
+    mean.lerp_(grad, 1 - beta1)
+    square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
     step_size = (rate / (1 - powers[0])).to(torch.float32)
     correction = square_root(1 - powers[1]).to(torch.float32)
-    denominator = square_root(square).div_(correction).add_(eps)
+    denominator = square_root(square).div_(correction).add_(optimizer.eps)
     flat.sub_(mean.div(denominator).mul_(step_size))
 
 
-def clip_per_seed(
-    grads: Mapping[str, Mapping[str, Tensor]], layouts: Mapping[str, Layout], max_norm: float
-) -> dict[str, dict[str, Tensor]]:
+def clip_per_seed(grads: Groups, layouts: Mapping[str, GroupLayout], max_norm: float) -> Groups:
     """Scale each seed's gradient, over all groups of the phase, down to `max_norm`; seeds never mix."""
     squares = []
     for group, tensors in grads.items():

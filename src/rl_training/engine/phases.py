@@ -1,34 +1,48 @@
-"""What an algorithm tells the engine: losses over groups of parameters, the random numbers they need, where data is."""
+"""What an algorithm gives the engine: losses over parameter groups, the random numbers they need, where data is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rl_training.engine.groups import Params
+from rl_training.engine.networks import Batch
+from rl_training.engine.optimizers import Adam
 
-Groups = dict[str, Params]
-Batch = dict[str, Tensor]
 Noise = dict[str, Tensor]
 Metrics = dict[str, Tensor]
-Loss = Callable[[Groups, Batch, Noise], tuple[Tensor, Metrics]]
-Pattern = tuple[bool, ...]  # which phases run at an update
-ROW_ERRORS = "row_errors"  # not a metric: each row's error (batch,), from which prioritised replay learns
-CARRIED = "carried"  # not a metric: a tensor that the later phases of the same update find in their batch
+Schedule = Callable[[float], float]  # of the share of the run that is done
+Due = tuple[str, ...]  # the names of the phases that run at an update
+UPDATE = "update"
+
+
+class LossResult(NamedTuple):
+    """What a loss returns."""
+
+    loss: Tensor  # what is minimised
+    metrics: Metrics
+    row_errors: Tensor | None = None  # (batch,): the errors that become priorities of a prioritised replay
+    carried: Mapping[str, Tensor] = {}  # for the later phases of the same update, which find it in their batch
+
+
+Loss = Callable[[Any, Batch, Noise], LossResult]  # of the algorithm's `Networks`, a batch and random numbers
 
 
 @dataclass(frozen=True)
 class Phase:
     """One loss and the groups it trains. The other groups reach the loss as they are and get no gradient."""
 
+    name: str
     groups: tuple[str, ...]
     loss: Loss
     every: int = 1  # trained at each `every`-th update
+    rate: Schedule | None = None  # the learning rate; None: the learner's
+    optimizer: Adam | None = None  # None: the learner's
+    counted: bool = False  # the batch has the number of the update, counted from 1, as `update`
 
 
 @dataclass(frozen=True)
@@ -59,7 +73,7 @@ class Priorities(Protocol):
 
 
 class Source(Protocol):
-    """Where batches come from: a replay buffer or a data set, one row axis per seed."""
+    """Where batches come from: a replay buffer or a dataset, one row axis per seed."""
 
     @property
     def size_tensor(self) -> Tensor:

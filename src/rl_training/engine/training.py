@@ -1,4 +1,10 @@
-"""Updates on batches drawn from a source: a program for each on a CPU, a CUDA graph for all of a step on a GPU."""
+"""Updates on batches drawn from a source. Every way to run an update ends in `Engine.apply`:
+
+- a given batch (direct `update`): `Engine.update`, which calls `apply`, or `apply` compiled for that kind of batch;
+- on a CPU, eager: the batches of all updates are gathered together, then `Engine.update` for each;
+- on a CPU, compiled or with priorities: one program per update gathers, applies and stores the new priorities;
+- on CUDA: a captured graph of up to `MAX_GRAPH_UPDATES` such programs with all their random numbers.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +14,13 @@ import torch
 from torch import Tensor
 
 from rl_training.engine import drawing
-from rl_training.engine.compilation import captured
+from rl_training.engine.compilation import captured, warm_up
 from rl_training.engine.engine import Engine
 from rl_training.engine.gradients import entry
-from rl_training.engine.phases import Batch, Noise, NoiseSpec, Pattern, Source
+from rl_training.engine.networks import Batch
+from rl_training.engine.phases import Due, Noise, NoiseSpec, Source
 
-LARGEST_GRAPH = 32  # updates captured together; a longer burst replays a graph of equal parts
+MAX_GRAPH_UPDATES = 32  # captured together; a longer burst replays a graph of equal parts
 
 
 class Training:
@@ -25,17 +32,17 @@ class Training:
     @torch.no_grad()
     def train(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
         """`count` updates on batches drawn from `source`."""
-        with self.engine.arithmetic():
+        with self.engine.denormals_flushed():
             if self.engine.device.type == "cuda":
                 self._train_captured(source, count, batch_size, specs)
             elif self.engine.compiled or source.priorities is not None:
-                self._train_drawn(source, count, batch_size, specs)
+                self._train_programs(source, count, batch_size, specs)
             else:
                 batches = source.gather(self.engine.host_indices(source.size, count, batch_size))
                 for number in range(count):
                     self.engine.update(entry(batches, number), self.engine.host_noise(specs))
 
-    def _train_drawn(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
+    def _train_programs(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
         engine, rows = self.engine, None
         if source.priorities is None:
             rows = engine.host_indices(source.size, count, batch_size)
@@ -44,20 +51,20 @@ class Training:
             drawn = rows[number] if rows is not None else engine.host_uniforms(batch_size)
             if not engine.metrics.names:
                 engine.learn_metric_names(_gather(source, drawn)[0], noise)
-            pattern = engine.pattern(engine.update_count + 1)
-            self._program(source, batch_size, pattern)(drawn, noise)
-            engine.count(pattern)
+            due = engine.due(engine.update_count + 1)
+            self._program(source, batch_size, due)(drawn, noise)
+            engine.count(due)
 
-    def _program(self, source: Source, batch_size: int, pattern: Pattern) -> Callable[[Tensor, Noise], None]:
+    def _program(self, source: Source, batch_size: int, due: Due) -> Callable[[Tensor, Noise], None]:
         """Gathering, learning and, where there are any, new priorities: compiled together if asked for."""
-        key = (id(source), batch_size, pattern)
+        key = (id(source), batch_size, due)
         if key not in self.programs:
 
             def program(drawn: Tensor, noise: Noise) -> None:
                 batch, rows = _gather(source, drawn)
-                errors = self.engine.apply(pattern, batch, noise)
+                errors = self.engine.apply(due, batch, noise)
                 if source.priorities is not None:
-                    assert errors is not None
+                    assert errors is not None, "no loss gave the errors of rows that priorities are made from"
                     source.priorities.learn(rows, errors)
 
             self.programs[key] = self.engine.compile(program) if self.engine.compiled else program
@@ -66,21 +73,21 @@ class Training:
     # --- on a GPU ------------------------------------------------------------------------------------------------
     def _train_captured(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
         engine = self.engine
-        chunk = max(size for size in range(1, min(count, LARGEST_GRAPH) + 1) if count % size == 0)
+        chunk = max(size for size in range(1, min(count, MAX_GRAPH_UPDATES) + 1) if count % size == 0)
         for _ in range(count // chunk):
-            patterns = tuple(engine.pattern(engine.update_count + 1 + i) for i in range(chunk))
-            key = (id(source), batch_size, patterns, "graph")
+            dues = tuple(engine.due(engine.update_count + 1 + i) for i in range(chunk))
+            key = (id(source), batch_size, dues, "graph")
             if key not in self.programs:
-                self.programs[key] = self.capture(source, batch_size, specs, patterns)
+                self.programs[key] = self.capture(source, batch_size, specs, dues)
             self.programs[key]()
-            for pattern in patterns:
-                engine.count(pattern)
+            for due in dues:
+                engine.count(due)
 
     def burst(
-        self, source: Source, batch_size: int, specs: Mapping[str, NoiseSpec], patterns: Sequence[Pattern]
+        self, source: Source, batch_size: int, specs: Mapping[str, NoiseSpec], dues: Sequence[Due]
     ) -> Callable[[], None]:
         """Several updates with all their random numbers drawn at once, on the device, from its own counter."""
-        engine, count = self.engine, len(patterns)
+        engine, count = self.engine, len(dues)
 
         def draw() -> tuple[Tensor, Noise]:
             updates = engine.count_tensor + torch.arange(count, device=engine.device)
@@ -97,25 +104,20 @@ class Training:
 
         def run() -> None:
             everything = numbers()
-            for number, pattern in enumerate(patterns):
-                self._program(source, batch_size, pattern)(*entry(everything, number))
+            for number, due in enumerate(dues):
+                self._program(source, batch_size, due)(*entry(everything, number))
 
         return run
 
     @torch.no_grad()
     def capture(
-        self, source: Source, batch_size: int, specs: Mapping[str, NoiseSpec], patterns: tuple[Pattern, ...]
+        self, source: Source, batch_size: int, specs: Mapping[str, NoiseSpec], dues: tuple[Due, ...]
     ) -> Callable[[], None]:
         """All that one step of the loop learns, as one CUDA graph."""
-        device, run = self.engine.device, self.burst(source, batch_size, specs, patterns)
+        run = self.burst(source, batch_size, specs, dues)
         state = [*self.engine.mutable(), *(source.priorities.tensors() if source.priorities is not None else ())]
         before = [tensor.clone() for tensor in state]
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side):
-            for _ in range(2):  # compiles, and lets libraries allocate; undone below
-                run()
-        torch.cuda.current_stream(device).wait_stream(side)
+        warm_up(run, self.engine.device)
         for tensor, value in zip(state, before, strict=True):
             tensor.copy_(value)
         graph = torch.cuda.CUDAGraph()

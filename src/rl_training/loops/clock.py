@@ -20,7 +20,7 @@ class Clock:
         self.step, self.previous_step = 0, 0
         self.since_training = 0  # transitions not yet paid for with updates
         self.stop_reason: str | None = None
-        self.online_from = settings.offline_updates  # an offline run counts its environment's steps from here on
+        self.online_from = settings.offline_updates or 0  # an offline run counts its environment's steps from here on
         # What schedules run towards: extending a run does not change it.
         self.horizon = self.online_from or self.total
         # A run that starts from a trained policy acts by it from the first step.

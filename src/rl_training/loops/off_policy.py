@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
+
 from rl_training.algorithms.base import Learner
 from rl_training.checkpoint.parts import Part
 from rl_training.checkpoint.read import Checkpoint
@@ -40,13 +42,13 @@ class OffPolicy:
     def run(self, clock: Clock, learner: Learner, after_step: Callable[[], None]) -> None:
         envs, seeds, rows = self.envs, len(learner.seeds), self.envs.num_envs
         while clock.running:
-            obs = envs.obs.reshape(seeds, rows, *envs.obs.shape[1:])
+            obs = torch.from_numpy(envs.obs.reshape(seeds, rows, *envs.obs.shape[1:]))
             learner.observe(obs)
             if clock.step < clock.random_until:
-                actions = learner.act_randomly(clock.step, rows)
+                act = learner.act_randomly(clock.step, rows)
             else:
-                actions = learner.act_explore(obs, clock.step, clock.progress)
-            step_and_store(envs, self.replay, actions)
+                act = learner.act_explore(obs, clock.step, clock.progress)
+            step_and_store(envs, self.replay, act.action.cpu().numpy())
             clock.count(rows)
             envs.advance()
             # At every step, trained or not: else a run resumed between two updates would log another learning rate.

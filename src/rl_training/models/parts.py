@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from rl_training.core.checks import UserError, require
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
-LARGEST_ACTION = 1 - 1e-5  # recorded actions at a bound would have no finite density under a squashed policy
+MAX_ACTION = 1 - 1e-5  # recorded actions at a bound would have no finite density under a squashed policy
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class GaussianActor(nn.Module):
             log_std = low + 0.5 * (high - low) * (log_std.tanh() + 1)
         if actions is not None:
             # The inverse of tanh, not with atanh: like softplus below, that would round differently with seeds stacked.
-            inside = actions.clamp(-LARGEST_ACTION, LARGEST_ACTION)
+            inside = actions.clamp(-MAX_ACTION, MAX_ACTION)
             noise = (0.5 * ((1 + inside) / (1 - inside)).log() - mean) / log_std.exp()
         if noise is None:
             return mean.tanh(), torch.zeros_like(mean[..., 0])

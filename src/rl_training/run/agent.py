@@ -28,7 +28,7 @@ from rl_training.config.train_config import TrainConfig, config_from_dict
 from rl_training.core.checks import Note, UserError, one_line, shown
 from rl_training.core.specs import EnvSpec
 from rl_training.core.version import __version__
-from rl_training.engine.engine import LARGEST_COUNT
+from rl_training.engine.engine import MAX_COUNT
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_from_dict, space_to_dict
 from rl_training.files.atomic import parse_json, read_bytes, replace_file
 from rl_training.files.tensor_files import pack_tensors
@@ -64,16 +64,16 @@ class Agent:
 
     def act(self, rows: Array, deterministic: bool = True, seed_index: int = 0) -> Array:
         """One seed's actions for encoded observations (rows, ...), in the library's units."""
-        every_seed = np.broadcast_to(rows, (len(self.learner.seeds), *rows.shape)).copy()
+        every_seed = torch.from_numpy(np.broadcast_to(rows, (len(self.learner.seeds), *rows.shape)).copy())
         if deterministic:
-            actions = self.learner.act_greedy(every_seed)
+            actions = self.learner.act_greedy(every_seed).action
         else:
             self._calls += 1
-            actions = self.learner.act_explore(every_seed, self._calls, 1.0)
-        return np.asarray(actions[seed_index])
+            actions = self.learner.act_explore(every_seed, self._calls, 1.0).action
+        return actions[seed_index].cpu().numpy()
 
     def parameters(self, seed_index: int) -> dict[str, Tensor]:
-        return seed_parameters(self.learner, seed_index)
+        return self.learner.seed_parameters(seed_index)
 
     def save(self, path: str | Path, seed_index: int = 0) -> Path:
         """One portable file, whatever the suffix: predicts, evaluates and records on another machine."""
@@ -94,22 +94,10 @@ class Agent:
             "action_space": space_to_dict(self.action.space),
             "step": self.step,
         }
-        normalizer = self.learner.normalizer
-        if normalizer is not None and normalizer.running:
-            about["observations"] = normalizer.count  # behind its statistics, for a run that starts from them
+        if self.learner.observation_count is not None:  # behind its statistics, for a run that starts from them
+            about["observations"] = self.learner.observation_count
         about["sha256"] = _digest(about, tensors)
         return pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)})
-
-
-def seed_parameters(learner: Learner, index: int) -> dict[str, Tensor]:
-    """What one seed has learned, by name; targets follow from it."""
-    groups = learner.engine.seed_groups(index)
-    return {
-        f"{group}.{name}": tensor
-        for group, params in groups.items()
-        if group not in learner.targets
-        for name, tensor in params.items()
-    }
 
 
 def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
@@ -142,12 +130,11 @@ def load_agent(path: str | Path, device: str = "cpu") -> Agent:
     if len(agent.learner.seeds) != 1:
         raise UserError(f"{path}: an agent file is of one seed, its config has {len(agent.learner.seeds)}")
     _load_parameters(agent, tensors, path)
-    normalizer = agent.learner.normalizer
-    if normalizer is not None and normalizer.running:
+    if agent.learner.observation_count is not None:
         seen = about.get("observations", agent.step)
-        if not isinstance(seen, int) or not 0 <= seen < LARGEST_COUNT:
-            raise invalid_file(path, f"observations must be >= 0 and < {LARGEST_COUNT}, got {shown(seen)}")
-        normalizer.remember(agent.learner.engine, seen)
+        if not isinstance(seen, int) or not 0 <= seen < MAX_COUNT:
+            raise invalid_file(path, f"observations must be >= 0 and < {MAX_COUNT}, got {shown(seen)}")
+        agent.learner.set_observation_count(seen)
     agent.path, agent.file = path, data
     return agent
 

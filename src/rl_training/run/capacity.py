@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from rl_training.algorithms.base import Learner, OffPolicySettings
+from rl_training.algorithms.base import Learner, ReplaySettings
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
@@ -23,33 +23,33 @@ from rl_training.run.inputs import RunInputs
 BYTES_OF_A_WEIGHT = 4 * 5  # itself, in the target, its gradient and Adam's two moments
 
 
-def make_replay(config: TrainConfig, settings: OffPolicySettings, spec: EnvSpec, device: torch.device) -> ReplayBuffer:
+def make_replay(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, device: torch.device) -> ReplayBuffer:
     return replay_class(spec)(
         spec,
         capacity=replay_capacity(config, settings),
         num_envs=config.num_envs,
         seeds=len(config.seed_list),
         device=device,
-        n_step=getattr(settings, "n_step", 1),
+        n_step=settings.n_step,
         gamma=settings.gamma,
         priority_alpha=_priority_alpha(settings),
     )
 
 
-def replay_capacity(config: TrainConfig, settings: OffPolicySettings) -> int:
+def replay_capacity(config: TrainConfig, settings: ReplaySettings) -> int:
     """Of each seed: no more than the run can fill, in whole vector steps."""
-    steps = max(config.total_timesteps - settings.offline_updates, 1)
+    steps = max(config.total_timesteps - (settings.offline_updates or 0), 1)
     # Rounded up: were the last vector step to push the first out, an extended run would miss it.
     most = min(settings.buffer_capacity, -(-steps // config.num_envs) * config.num_envs)
     return whole_steps(most, config.num_envs)
 
 
-def _priority_alpha(settings: OffPolicySettings) -> float | None:
-    return getattr(settings, "prioritized_alpha", None) if getattr(settings, "prioritized", False) else None
+def _priority_alpha(settings: ReplaySettings) -> float | None:
+    return settings.prioritized_alpha if settings.prioritized else None
 
 
 def check_learner_memory(
-    weights: int, config: TrainConfig, settings: OffPolicySettings, spec: EnvSpec, device: str
+    weights: int, config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, device: str
 ) -> None:
     """Refuse networks and batches of which the least that they need is not there."""
     seeds, free = len(config.seed_list), _free(device)
@@ -62,7 +62,7 @@ def check_learner_memory(
             raise UserError(f"{what}, {_seeds(seeds)}, need {gibibytes(needed)}; {gibibytes(free)} are free")
 
 
-def check_memory(config: TrainConfig, settings: OffPolicySettings, spec: EnvSpec, device: str) -> None:
+def check_memory(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, device: str) -> None:
     """Refuse a replay before allocating, naming the largest size that fits."""
     seeds, capacity = len(config.seed_list), replay_capacity(config, settings)
     free = _free(device)

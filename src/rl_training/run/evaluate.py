@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from rl_training.algorithms.base import Learner
 from rl_training.core.d4rl import normalized_score
@@ -77,7 +78,8 @@ def _play(learner: Learner, plan: EvaluationPlan, episodes: int, first_episode: 
         active = np.ones(envs.size, np.bool_)
         last = plan.bound.steps(envs.spec.episode_limit)
         while active.any() and (last is None or lengths.max() < last):
-            actions = learner.act_greedy(envs.obs.reshape(len(seeds), episodes, *envs.obs.shape[1:]))
+            obs = torch.from_numpy(envs.obs.reshape(len(seeds), episodes, *envs.obs.shape[1:]))
+            actions = learner.act_greedy(obs).action.cpu().numpy()
             envs.step(actions.reshape(envs.size, *actions.shape[2:]), active)
             returns[active] += envs.rewards[active]
             lengths[active] += 1

@@ -56,7 +56,7 @@ def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, 
         notices.append(f"environment {config.env_id!r} {REBUILT}{cost}: a resumed run is exact")
     if record.values["resume"] == "inexact":
         notices.append(f"resume: inexact ({record.values['resume_note']})")
-    offline = settings.offline_updates
+    offline = settings.offline_updates or 0
     if settings.uses_environment and offline + settings.learning_starts >= config.total_timesteps:
         before = f"offline_steps ({offline}) and " if offline else ""
         notices.append(
@@ -71,12 +71,11 @@ def ended_schedules(session: Session) -> list[str]:
     clock = session.clock
     if not clock.running or clock.progress < 1:
         return []
-    engine = session.learner.engine
     session.learner.set_progress(clock.progress)
-    still = [", ".join(phase.groups) for phase, rate in zip(engine.phases, engine.rate_values, strict=True) if not rate]
-    if not still:
+    stopped = session.learner.stopped_groups()
+    if not stopped:
         return []
     return [
-        f"the learning rate of {', '.join(still)} fell to 0 by step {clock.horizon}, where this run was to end at "
+        f"the learning rate of {', '.join(stopped)} fell to 0 by step {clock.horizon}, where this run was to end at "
         "first, and stays there; train anew with more total_timesteps for it to fall later"
     ]

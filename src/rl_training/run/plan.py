@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 
-from rl_training.algorithms.base import OffPolicySettings
 from rl_training.config.fields import at_least, setting
-from rl_training.config.settings import OfflineSettings
+from rl_training.config.settings import ReplaySettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.allocation import keep_freed_memory
 from rl_training.core.checks import UserError, shown
@@ -92,7 +91,7 @@ def rounding_changes(
     return ", ".join(f"{name} {old.get(name)} -> {new.get(name)}" for name in changed)
 
 
-def choose_plan(config: TrainConfig, settings: OffPolicySettings, spec: EnvSpec) -> ExecutionPlan:
+def choose_plan(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec) -> ExecutionPlan:
     device = choose_device(config.device)
     compiled, note = _choose_compile(config, settings, spec, device)
     # A small update gains nothing from a second thread, and waits for it whenever the machine is busy.
@@ -118,7 +117,7 @@ def choose_device(name: str) -> str:
 
 
 def _choose_compile(
-    config: TrainConfig, settings: OffPolicySettings, spec: EnvSpec, device: str
+    config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, device: str
 ) -> tuple[bool, str | None]:
     if config.compile == "off":
         return False, None
@@ -129,23 +128,20 @@ def _choose_compile(
     return _seconds_saved(config, settings, spec) > COMPILE_SECONDS, None
 
 
-def _seconds_saved(config: TrainConfig, settings: OffPolicySettings, spec: EnvSpec) -> float:
-    offline = 0
-    if isinstance(settings, OfflineSettings):  # there a step is an update
-        asked = settings.offline_steps
-        offline = config.total_timesteps if asked is None else min(asked, config.total_timesteps)
+def _seconds_saved(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec) -> float:
+    asked = settings.offline_updates  # there a step is an update
+    offline = config.total_timesteps if asked is None else min(asked, config.total_timesteps)
     steps = max(config.total_timesteps - offline - settings.learning_starts, 0)
     updates = offline + steps * settings.gradient_updates_per_step / settings.train_frequency
     return updates * (EAGER_OVERHEAD + _update_flops(settings, spec) * SECONDS_PER_FLOP)
 
 
-def _update_flops(settings: OffPolicySettings, spec: EnvSpec) -> float:
+def _update_flops(settings: ReplaySettings, spec: EnvSpec) -> float:
     """One seed, forward and backward through one network: the scale of an update, not its exact cost.
 
     The number of seeds is left out: a seed must run the same kernels alone as among others.
     """
-    hidden_sizes: tuple[int, ...] = getattr(settings, "critic_hidden_sizes", None) or settings.hidden_sizes
-    sizes = [spec.observation.size + spec.action.size, *hidden_sizes]
+    sizes = [spec.observation.size + spec.action.size, *settings.critic_sizes]
     weights = sum(a * b for a, b in pairwise(sizes))
     return 6.0 * weights * settings.network_rows
 

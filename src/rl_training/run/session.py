@@ -71,7 +71,7 @@ class Session:
             self.writers.append(TensorBoard(self.run_dir, self.seeds, self.step))
         label = f"{config.algo} {config.env_id}" + (f" x {len(self.seeds)} seeds" if len(self.seeds) > 1 else "")
         self.display = Progress(self.clock.total, label, start=self.step, enabled=self.inputs.show_progress)
-        self.learner.engine.while_compiling = self.display.compiling
+        self.learner.while_compiling = self.display.compiling
         self.best_agents = BestAgents(self.run_dir / "agents", self.display.note)
         self.saver = Saver(self.run_dir / "checkpoints", config, parts, resumed, self.display.note)
         self._speed_mark = (self.step, time.monotonic())
@@ -117,7 +117,7 @@ class Session:
         now = time.monotonic()
         fps = (self.step - self._speed_mark[0]) / max(now - self._speed_mark[1], 1e-9)
         self._speed_mark = (self.step, now)
-        means, rows = self.learner.engine.metrics.take_means(), []
+        means, rows = self.learner.take_metrics(), []
         for index, seed in enumerate(self.seeds):
             row: dict[str, Any] = {"step": self.step, "seed": seed, **self.statistics.row(index)}
             row.update({f"train/{name}": value for name, value in means[index].items()})
@@ -293,10 +293,10 @@ class Session:
 def newly_diverged_seeds(learner: Learner, known: Any, step: int) -> dict[str, dict[str, Any]]:
     """By seed, those not known yet: the update, the losses that were not finite first and all metrics, for JSON."""
     found: dict[str, dict[str, Any]] = {}
-    first_bad = learner.engine.first_bad.tolist() if learner.update_count else []
-    for index, (seed, update) in enumerate(zip(learner.seeds, first_bad, strict=False)):
+    updates = learner.nonfinite_updates() if learner.update_count else []
+    for index, (seed, update) in enumerate(zip(learner.seeds, updates, strict=False)):
         if update >= 0 and str(seed) not in known:
-            names, metrics = learner.engine.at_failure(index)
+            names, metrics = learner.failure(index)
             found[str(seed)] = {
                 "update": update,
                 "step": step,

@@ -15,7 +15,7 @@ from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.specs import EnvSpec
 from rl_training.files.atomic import replace_file
-from rl_training.run.agent import Agent, load_agent, seed_parameters
+from rl_training.run.agent import Agent, load_agent
 
 START = "start.safetensors"  # in the run's directory
 
@@ -71,10 +71,8 @@ def load_start(config: TrainConfig, run_dir: Path, learner: Learner) -> None:
     if agent.file is None or hashlib.sha256(agent.file).hexdigest() != told.get("sha256"):
         raise DamagedCheckpoint(f"{path}: damaged (sha256)")
     _copy(agent, learner, str(path))
-    for target, source in learner.targets.items():
-        learner.engine.copy_group(source, target)
-    if learner.normalizer is not None and agent.learner.normalizer is not None:  # both or neither: see `_copy`
-        learner.normalizer.start_from(agent.learner.normalizer)
+    learner.copy_targets()
+    learner.copy_observation_statistics(agent.learner)
 
 
 @torch.no_grad()
@@ -83,7 +81,7 @@ def _copy(agent: Agent, learner: Learner, where: str) -> None:
     weights, before = agent.parameters(0), agent.learner.scalars()
     changed = tuple(f"{group}." for group, values in learner.scalars().items() if values != before.get(group))
     for index in range(len(learner.seeds)):
-        mine = seed_parameters(learner, index)
+        mine = learner.seed_parameters(index)
         odd = sorted(name for name in mine.keys() | weights.keys()
                      if name not in mine or name not in weights or mine[name].shape != weights[name].shape)  # fmt: skip
         if odd:

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from rl_training.algorithms.base import Learner, OffPolicySettings
+from rl_training.algorithms.base import Learner
 from rl_training.algorithms.registry import algorithm_names, learner_class
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.config.fields import parse
 from rl_training.config.foreign_names import explain_unknown
-from rl_training.config.settings import OfflineSettings
+from rl_training.config.settings import ReplaySettings
 from rl_training.config.train_config import FIELD_NAMES, TrainConfig, located
 from rl_training.config.yaml_loading import LoadedYaml, plain_values
 from rl_training.core.checks import ConfigError, Problem, UserError
@@ -24,7 +24,7 @@ from rl_training.envs.host.wrappers import filled_wrappers, gives_images, image_
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
 
 
-def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tuple[type[Learner], OffPolicySettings]:
+def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tuple[type[Learner], ReplaySettings]:
     """The algorithm and its own settings; every problem with them or the wrappers is reported, with file and line."""
     cls, problems = learner_class_or_problem(config.algo)
     settings, found = read_settings(cls, config.algo_kwargs, config.env_kwargs)
@@ -46,7 +46,7 @@ def setting_names(cls: type[Learner]) -> tuple[str, ...]:
 
 def read_settings(
     cls: type[Learner] | None, algo_kwargs: Mapping[str, Any], env_kwargs: Mapping[str, Any]
-) -> tuple[OffPolicySettings | None, list[Problem]]:
+) -> tuple[ReplaySettings | None, list[Problem]]:
     """The algorithm's settings where they are sound (and it is known), and the problems with them or the wrappers."""
     settings, problems = None, list[Problem]()
     try:
@@ -63,7 +63,7 @@ def read_settings(
     return settings, problems
 
 
-def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner], OffPolicySettings]:
+def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner], ReplaySettings]:
     """The config of a new run, with what the algorithm's authors chose for its task where the user left it open.
 
     It holds every setting from then on: a run keeps them whatever the defaults become.
@@ -73,7 +73,7 @@ def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner],
     if chosen != config.algo_kwargs:
         config = replace(config, algo_kwargs=chosen)
         cls, settings = parse_settings(config)
-    if isinstance(settings, OfflineSettings) and settings.offline_steps is not None and not cls.learns_online:
+    if settings.uses_environment and not cls.learns_online:
         raise UserError(f"offline_steps must be null for {cls.name}: it learns nothing from what it plays itself")
     return filled(config, settings), cls, settings
 
@@ -92,7 +92,7 @@ def with_dataset(config: TrainConfig, dataset: Dataset | None) -> TrainConfig:
     return replace(config, algo_kwargs={**settings, "dataset_kind": "memory"})
 
 
-def filled(config: TrainConfig, settings: OffPolicySettings) -> TrainConfig:
+def filled(config: TrainConfig, settings: ReplaySettings) -> TrainConfig:
     """The same config with the value of every setting that it leaves open."""
     env_kwargs = dict(config.env_kwargs)
     if env_kwargs.get("wrappers") is not None:
@@ -105,7 +105,7 @@ def filled(config: TrainConfig, settings: OffPolicySettings) -> TrainConfig:
     )
 
 
-def check_fit(cls: type[Learner], spec: EnvSpec, env_id: str, settings: OffPolicySettings) -> int:
+def check_fit(cls: type[Learner], spec: EnvSpec, env_id: str, settings: ReplaySettings) -> int:
     """The algorithm against the environment's spaces, with the algorithms that would fit; how many weights it has."""
     others = [learner_class(name) for name in algorithm_names()]
     if not cls.supports_actions(spec):
