@@ -259,7 +259,7 @@ def test_faults_are_mended_by_the_flags_that_the_refusals_name(tmp_path: Path, c
     settings = load_checkpoint(Path(json.loads(capsys.readouterr().out)["checkpoint_path"])).state["config"]
     assert settings["algo_kwargs"]["drop_nonfinite"] is settings["algo_kwargs"]["clip_actions"] is True
     assert main(["train", "sac", "Pendulum-v1", "--clip-actions", "--output-dir", str(tmp_path / "sac")]) == 2
-    said = "error: --clip-actions is for algorithms that learn from a data set, which sac does not\n"
+    said = "error: --clip-actions is only for algorithms that learn from a dataset, and sac does not\n"
     assert capsys.readouterr().err == said and not (tmp_path / "sac").exists()
 
 

@@ -215,7 +215,7 @@ def test_a_module_named_again_does_not_mean_online(tmp_path: Path, module_env: s
         settings = load_checkpoint(Path(answer["checkpoint_path"])).state["config"]["algo_kwargs"]
         assert settings["offline_steps"] is None
     assert main(["resume", str(run_dir), "--offline"]) == 2
-    assert capsys.readouterr().err == "error: --offline tells what --env is for, which is not given\n"
+    assert capsys.readouterr().err == "error: --offline is only allowed with --env\n"
 
 
 def test_resuming_online_needs_a_total(tmp_path: Path, capsys) -> None:

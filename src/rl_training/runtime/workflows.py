@@ -1,4 +1,4 @@
-"""Names that callers import from here; they live in `rl_training.run`."""
+"""Pinned names; they live in `rl_training.run.workflows` and `rl_training.run.resume`."""
 
 from rl_training.run.resume import resume_training
 from rl_training.run.workflows import evaluate_checkpoint, predict_checkpoint, record_checkpoint
