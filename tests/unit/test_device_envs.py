@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -235,8 +234,7 @@ def test_statistics_are_those_that_the_host_counts(num_envs: int) -> None:
     assert env.statistics.rows() == [host.row(index) for index in range(len(SEEDS))]
     for step in range(1, 301):
         answer = env.step(torch.rand(env.size, 1, generator=generator) * 2 - 1)
-        arrays = {name: getattr(answer, name).numpy() for name in ("rewards", "terminated", "truncated")}
-        host.count(SimpleNamespace(**arrays))  # type: ignore[arg-type]
+        host.count(answer.rewards.numpy(), (answer.terminated | answer.truncated).numpy())
         env.advance()
         if step % 7 == 0 or step < 9:
             assert env.statistics.rows() == [host.row(index) for index in range(len(SEEDS))]
