@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from rl_training.checkpoint.parts import Part
 from rl_training.core.specs import EnvSpec
 
 
@@ -18,6 +19,14 @@ class Step(NamedTuple):
     rewards: Tensor  # (size,) float32
     terminated: Tensor  # (size,) bool: in a terminal state
     truncated: Tensor  # (size,) bool: cut off, as by a time limit
+
+
+class Statistics(Protocol):
+    """Returns and lengths of the episodes that training plays."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Each seed's metrics. May wait for the device: for log intervals only."""
+        ...
 
 
 @runtime_checkable
@@ -45,7 +54,7 @@ class VectorEnv(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where every tensor of this environment lies, and where its actions must."""
+        """Where every tensor of this environment is."""
         ...
 
     @property
@@ -54,23 +63,28 @@ class VectorEnv(Protocol):
         ...
 
     @property
-    def next_obs(self) -> Tensor: ...
+    def statistics(self) -> Statistics: ...
 
     @property
-    def rewards(self) -> Tensor: ...
+    def part(self) -> Part:
+        """Saves and loads everything that the following steps depend on, after `advance`."""
+        ...
 
     @property
-    def terminated(self) -> Tensor: ...
+    def lost(self) -> Sequence[int]:
+        """Rows whose open episode a load could not bring back; their next episode has started."""
+        ...
 
-    @property
-    def truncated(self) -> Tensor: ...
+    def by_seed(self, tensor: Tensor) -> Tensor:
+        """(size, ...) -> (seeds, num_envs, ...), of a tensor of this environment."""
+        ...
 
     def reset_all(self) -> None:
         """Start the episode that each row stands at."""
         ...
 
     def step(self, actions: Tensor) -> Step:
-        """One step of every row; the result can be read from the attributes of the same names until the next one."""
+        """One step of every row with `actions` (size, ...)."""
         ...
 
     def advance(self) -> None:
@@ -78,11 +92,3 @@ class VectorEnv(Protocol):
         ...
 
     def close(self) -> None: ...
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything that the following steps depend on, to be called after `advance`."""
-        ...
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Return to a saved state; a state of other shapes or dtypes is rejected with a ValueError."""
-        ...

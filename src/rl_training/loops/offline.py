@@ -10,7 +10,7 @@ from rl_training.checkpoint.read import Checkpoint
 from rl_training.data.datasets.prepare import PreparedDataset, observation_statistics
 from rl_training.data.datasets.transition_dataset import ResidentData
 from rl_training.data.replay.buffer import ReplayBuffer
-from rl_training.envs.host.vector import SeededEnvs
+from rl_training.envs.base import VectorEnv
 from rl_training.loops.clock import Clock
 from rl_training.loops.off_policy import OffPolicy
 
@@ -32,7 +32,7 @@ class Offline:
         return self.data
 
     @property
-    def envs(self) -> SeededEnvs | None:
+    def envs(self) -> VectorEnv | None:
         return self.online.envs if self.online is not None else None
 
     @property

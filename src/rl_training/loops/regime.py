@@ -10,7 +10,7 @@ from rl_training.checkpoint.parts import Part
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.engine.phases import Source
-from rl_training.envs.host.vector import SeededEnvs
+from rl_training.envs.base import VectorEnv
 from rl_training.loops.clock import Clock
 
 
@@ -24,7 +24,7 @@ class Regime(Protocol):
         """Where batches are drawn from."""
 
     @property
-    def envs(self) -> SeededEnvs | None:
+    def envs(self) -> VectorEnv | None:
         """The environments that training steps, if any."""
 
     @property

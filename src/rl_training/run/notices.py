@@ -10,8 +10,9 @@ from rl_training.checkpoint.schema import invalid_file
 from rl_training.config.fields import parse
 from rl_training.core.checks import UserError
 from rl_training.engine.rounding import narrowed, numerics, seeds_are_exact
+from rl_training.envs.base import VectorEnv
 from rl_training.envs.host.episode_bound import missing_limit
-from rl_training.envs.host.vector import SeededEnvs
+from rl_training.envs.host_envs import HostEnvs
 from rl_training.files.run_directory import RunRecord, versions
 from rl_training.run.environment_record import REBUILT
 from rl_training.run.inputs import RunInputs
@@ -35,7 +36,7 @@ def recorded_plan(record: RunRecord) -> tuple[ExecutionPlan, str | None]:
     return plan, f"it will not be bit-identical: {changes}" if changes else None
 
 
-def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, envs: SeededEnvs | None) -> list[str]:
+def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, envs: VectorEnv | None) -> list[str]:
     """What the user should know before the run starts."""
     config, settings = inputs.config, inputs.settings
     limited = inputs.dataset.has_time_limit if inputs.dataset else envs is None or envs.spec.episode_limit is not None
@@ -45,8 +46,8 @@ def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, 
         notices.append(late)
     elif len(config.seed_list) > 1 and not seeds_are_exact(plan.numerics) and plan.device == "cpu":
         notices.append(f"numerics: {plan.numerics['mode']}, so a seed among many {WITHIN_ROUNDING}")
-    if envs is not None and envs.note and config.workers:
-        notices.append(envs.note)
+    if isinstance(envs, HostEnvs) and envs.rows.note and config.workers:
+        notices.append(envs.rows.note)
     if not limited:
         notices.append(missing_limit(config.env_id, config))
     environment = record.values.get("environment")

@@ -16,10 +16,16 @@ from rl_training.checkpoint.write import remove_newer
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.results import TrainResult
 from rl_training.core.signals import Stopped, active_signals, deferred, interruptible, stop_signals
+from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.memory import Dataset
+from rl_training.data.datasets.prepare import environment_codecs
 from rl_training.data.datasets.transition_dataset import ResidentData
+from rl_training.envs.base import VectorEnv
+from rl_training.envs.device.registry import device_environment
 from rl_training.envs.host.factory import EnvFactory, EnvSource
 from rl_training.envs.host.vector import EnvironmentFailure, SeededEnvs
+from rl_training.envs.host_envs import HostEnvs
+from rl_training.envs.spaces import ActionCodec, ObservationCodec
 from rl_training.files.run_directory import RunLock, RunRecord, create_run_dir
 from rl_training.loops.clock import Clock
 from rl_training.loops.off_policy import OffPolicy
@@ -93,7 +99,7 @@ class Run:
         with recorded_failures(self.config, self.run_dir, self.record):
             try:
                 regime = self._build_regime()
-                with self._guard(regime.envs) if regime.envs is not None else nullcontext():
+                with self._guard(regime.envs.rows) if isinstance(regime.envs, HostEnvs) else nullcontext():
                     session, exact = self._build_session(regime)
                     if begun is not None:
                         self.record.begin(**begun)
@@ -135,33 +141,37 @@ class Run:
         return offline
 
     def _build_online(self, device: torch.device) -> OffPolicy:
-        inputs, config, plan = self.inputs, self.config, self.plan
+        inputs, config = self.inputs, self.config
         with interruptible():
-            envs = SeededEnvs(
-                inputs.source, config.seed_list, config.num_envs, workers=plan.workers, timeout=config.env_timeout
-            )
+            envs = self._build_envs(device)
         try:
             if self.resumed is not None:
-                check_same_spaces(self.resumed, envs.observation, envs.action, any_bounds=inputs.dataset is not None)
-                check_capacity(inputs, 0, plan.device, envs.spec)
+                check_capacity(inputs, 0, self.plan.device, envs.spec)
             with interruptible():
                 return OffPolicy(envs, make_replay(config, inputs.settings, envs.spec, device))
         except BaseException:
             envs.close()
             raise
 
+    def _build_envs(self, device: torch.device) -> VectorEnv:
+        source, config, plan = self.inputs.source, self.config, self.plan
+        on_device = device_environment(source.env_id)
+        if on_device is not None:
+            return on_device(config.seed_list, config.num_envs, device)
+        rows = SeededEnvs(source, config.seed_list, config.num_envs, workers=plan.workers, timeout=config.env_timeout)
+        return HostEnvs(rows)
+
     def _build_session(self, regime: Regime) -> tuple[Session, bool]:
         """The learner and the session, as new or as the checkpoint has them; whether that is exact."""
         inputs, config = self.inputs, self.config
-        spaces = inputs.dataset or regime.envs
-        assert spaces is not None
-        if self.resumed is not None and inputs.dataset is not None:
-            check_same_spaces(self.resumed, spaces.observation, spaces.action, any_bounds=True)
+        spec, observation, action = self._spaces(regime)
+        if self.resumed is not None:
+            check_same_spaces(self.resumed, observation, action, any_bounds=inputs.dataset is not None)
         with interruptible():
             learner = inputs.learner_class.create(
-                spaces.spec, inputs.settings, config.seed_list, device=self.plan.device, compiled=self.plan.compiled
+                spec, inputs.settings, config.seed_list, device=self.plan.device, compiled=self.plan.compiled
             )
-        agent, clock = Agent(config, learner, spaces.observation, spaces.action), Clock(config, inputs.settings)
+        agent, clock = Agent(config, learner, observation, action), Clock(config, inputs.settings)
         session = Session(inputs, agent, clock, regime, self.run_dir, self.record)
         parts: list[Part] = [*regime.parts, LearnerPart(learner, regime.source), clock, session]
         exact = True
@@ -176,6 +186,16 @@ class Run:
         session.open(parts, self.resumed, self._guard)
         self.session = session
         return session, exact
+
+    def _spaces(self, regime: Regime) -> tuple[EnvSpec, ObservationCodec, ActionCodec]:
+        """What the learner is made for: the dataset's spaces, or those of the environments."""
+        if self.inputs.dataset is not None:
+            return self.inputs.dataset.spec, self.inputs.dataset.observation, self.inputs.dataset.action
+        envs = regime.envs
+        assert envs is not None
+        if isinstance(envs, HostEnvs):
+            return envs.spec, envs.rows.observation, envs.rows.action
+        return envs.spec, *environment_codecs(self.inputs.source)
 
     def _restore(self, checkpoint: Checkpoint, regime: Regime, parts: Sequence[Part]) -> bool:
         """Load every part. An offline run that continues online only now has no environments in its checkpoint."""

@@ -15,9 +15,11 @@ from rl_training.checkpoint.parts import Part, PartState, StoredPart
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.checkpoint.schema import LOGS, SessionState
 from rl_training.core.signals import Stopped, active_signals, interruptible
+from rl_training.envs.base import Statistics
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.episodes import EpisodeStatistics
 from rl_training.envs.host.vector import MAX_LOG
+from rl_training.envs.host_envs import HostEnvs
 from rl_training.envs.spaces import space_to_dict
 from rl_training.files.atomic import replace_file
 from rl_training.files.run_directory import RunRecord
@@ -51,7 +53,9 @@ class Session:
         self.agent, self.learner, self.seeds = agent, agent.learner, agent.learner.seeds
         self.clock, self.run_dir, self.record = clock, run_dir, record
         self.envs, self.replay = regime.envs, regime.replay
-        self.statistics = self.envs.statistics if self.envs is not None else EpisodeStatistics(len(self.seeds), 1)
+        self.statistics: Statistics = EpisodeStatistics(len(self.seeds), 1)
+        if self.envs is not None:
+            self.statistics = self.envs.statistics
         self.evaluates = inputs.has_environment and self.config.eval_episodes > 0
         self.signals = active_signals()
         self.elapsed_before, self.started = 0.0, time.monotonic()
@@ -117,9 +121,9 @@ class Session:
         now = time.monotonic()
         fps = (self.step - self._speed_mark[0]) / max(now - self._speed_mark[1], 1e-9)
         self._speed_mark = (self.step, now)
-        means, rows = self.learner.take_metrics(), []
+        means, episodes, rows = self.learner.take_metrics(), self.statistics.rows(), []
         for index, seed in enumerate(self.seeds):
-            row: dict[str, Any] = {"step": self.step, "seed": seed, **self.statistics.row(index)}
+            row: dict[str, Any] = {"step": self.step, "seed": seed, **episodes[index]}
             row.update({f"train/{name}": value for name, value in means[index].items()})
             row["train/n_updates"] = self.gradient_steps
             row["train/learning_rate"] = self.learner.learning_rate
@@ -136,8 +140,10 @@ class Session:
 
     def _show(self, train: dict[str, float | None]) -> None:
         values: dict[str, float | None] = {}
-        if self.statistics.mean_return is not None:
-            values["return"] = self.statistics.mean_return
+        returns = [row["rollout/ep_rew_mean"] for row in self.statistics.rows()]
+        returns = [value for value in returns if value is not None]
+        if returns:
+            values["return"] = float(np.mean(returns))
         if self.last_evaluation is not None:
             values["eval"] = float(np.mean([one.mean for one in self.last_evaluation]))
         values.update({name: value for name, value in train.items() if name.endswith("loss")})
@@ -211,7 +217,8 @@ class Session:
         for log in self.logs.values():
             log.sync()  # a checkpoint counts on the rows before it
         checkpoint = self.saver.save(self.step, self._about())
-        if self.envs is not None and not self.envs.can_return and self.record.values["resume"] == "exact":
+        endless = isinstance(self.envs, HostEnvs) and not self.envs.rows.can_return
+        if endless and self.record.values["resume"] == "exact":
             self.record.update(resume="inexact", resume_note=TOO_LONG)
             self.display.note(f"resume: inexact ({TOO_LONG})")
         if checkpoint is not None:

@@ -9,9 +9,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from rl_training.checkpoint.parts import Part
 from rl_training.core.rng import STREAM_IDS
 from rl_training.core.specs import EnvSpec
 from rl_training.envs.base import Step
+from rl_training.envs.device.part import DeviceEnvironmentsPart
 from rl_training.envs.device.statistics import DeviceEpisodeStatistics
 from rl_training.tensors.device_rng import member_uniforms
 from rl_training.tensors.state import check_tensors
@@ -58,12 +60,22 @@ class DeviceEnv(ABC):
         self.terminated = torch.zeros(self.size, dtype=torch.bool, device=self.device)
         self.truncated = torch.zeros_like(self.terminated)
         self.statistics = DeviceEpisodeStatistics(len(self.seeds), num_envs, self.device)
+        self.part: Part = DeviceEnvironmentsPart(self)
 
     def _first_physics(self) -> Tensor:
         """The state that the episode of each row starts in."""
         stream = STREAM_IDS["episode"]
         draws = member_uniforms(self._row_seeds, stream, self._env_indices, self.episodes, self.num_draws)
         return self.initial(draws)
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """A saved state is whole: every row is brought back."""
+        return ()
+
+    def by_seed(self, tensor: Tensor) -> Tensor:
+        """(size, ...) -> (seeds, num_envs, ...)."""
+        return tensor.view(len(self.seeds), self.num_envs, *tensor.shape[1:])
 
     @torch.no_grad()
     def reset_all(self) -> None:
@@ -111,15 +123,18 @@ class DeviceEnv(ABC):
         """A copy of everything that the following steps and metrics depend on, to be taken after `advance`."""
         return {name: tensor.clone() for name, tensor in self._tensors().items()}
 
-    @torch.no_grad()
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Return to a saved state; one that does not fit is rejected with one line, before anything changes."""
-        mine = self._tensors()
-        check_tensors(state, mine, "environment")
+    def check(self, state: Mapping[str, Tensor]) -> None:
+        """Reject a state that this environment cannot have saved, with a ValueError of one line."""
+        check_tensors(state, self._tensors(), "environment")
         for name, tensor in state.items():
             if not tensor.is_floating_point() and bool((tensor < 0).any()):
                 raise ValueError(f"{name} must be >= 0")
-        for name, tensor in mine.items():
+
+    @torch.no_grad()
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Return to a saved state; one that does not fit is rejected before anything changes."""
+        self.check(state)
+        for name, tensor in self._tensors().items():
             tensor.copy_(state[name])
 
 

@@ -37,15 +37,10 @@ class EpisodeStatistics:
             self.open_returns[ended] = 0
             self.open_lengths[ended] = 0
 
-    @property
-    def mean_return(self) -> float | None:
-        """Over all seeds."""
-        means = [np.mean(window) for window in self.returns if window]
-        return float(np.mean(means)) if means else None
-
-    def row(self, seed_index: int) -> dict[str, Any]:
-        """What a row of the log shows."""
-        return episode_metrics(self.returns[seed_index], self.lengths[seed_index], self.finished[seed_index])
+    def rows(self) -> list[dict[str, Any]]:
+        """Each seed's metrics."""
+        by_seed = zip(self.returns, self.lengths, self.finished, strict=True)
+        return [episode_metrics(returns, lengths, finished) for returns, lengths, finished in by_seed]
 
     def state(self) -> dict[str, Any]:
         return {
