@@ -7,9 +7,10 @@ PEERS  ?= .venv-peers
 D3RLPY ?= .venv-d3rlpy
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test docs environments learn bench-cpu bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz clean
+.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn bench-cpu bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,6 +31,7 @@ demo: $(STAMP) ## train DQN on CartPole, evaluate it, write a video and a report
 lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	@$(BIN)/mypy $(wildcard $(STUBS:.pyi=.py)) # of these files mypy reads the stubs alone
 
 test: lint ## lint, tests and the wheel test (6 minutes on two cores)
 	$(BIN)/python -m pytest -n auto --dist worksteal --durations=10
@@ -41,10 +43,13 @@ test-all: $(STAMP) ## the same proofs for every algorithm and environment, after
 wheel-test: $(STAMP) ## build the wheel and use it away from the checkout
 	@PYTHON=$(BIN)/python scripts/wheel_smoke.sh
 
+stubs: $(STAMP) ## write the stubs (*.pyi) that show type checkers what the registry exports
+	$(BIN)/python scripts/stubs.py
+
 docs: $(STAMP) ## write docs/sourcebook.md from docs/methods.yaml and the registry
 	$(BIN)/python scripts/sourcebook.py
 
-environments: $(STAMP) ## classify every environment that can be made here, write docs/environments.md (10 minutes)
+environments: $(STAMP) ## classify every environment that can be made here, write docs/environment-classes.md (10 minutes)
 	$(BIN)/python scripts/classify_environments.py
 
 learn: $(STAMP) ## the learning proofs (hours, on a GPU too), results in benchmarks/results

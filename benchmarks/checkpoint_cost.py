@@ -23,10 +23,11 @@ from torch import Tensor
 from rl_training.algorithms.sac import SAC, SACSettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.data.replay.buffer import ReplayBuffer
+from rl_training.data.replay.part import ReplayPart
+from rl_training.envs.environments_part import EnvironmentsPart
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.vector import SeededEnvs
-from rl_training.run.agent import Agent
-from rl_training.run.saver import Saver
+from rl_training.run.saver import LearnerPart, Saver
 
 ROWS, NEW, ROUNDS = 1_000_000, 10_000, 21
 
@@ -52,8 +53,8 @@ def main() -> None:
     words = parser.parse_args()
     envs = SeededEnvs(EnvSource("HalfCheetah-v5"), [0], 1)
     envs.reset_all()
-    learner = SAC.create(envs.shape, SACSettings(), [0])
-    replay = ReplayBuffer(envs.shape, capacity=2 * ROWS, num_envs=1, seeds=1)
+    learner = SAC.create(envs.spec, SACSettings(), [0])
+    replay = ReplayBuffer(envs.spec, capacity=2 * ROWS, num_envs=1, seeds=1)
     for name, tensor in replay.storage.items():
         if tensor.is_floating_point():
             tensor[:] = np.random.default_rng(0).normal(size=1)[0] if name == "rewards" else 0.5
@@ -61,16 +62,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=".") as place:
         folder = Path(place)
         config = TrainConfig("sac", "HalfCheetah-v5")
-        agent = Agent(config, learner, envs.observation, envs.action)
-        saver = Saver(folder / "checkpoints", config, None, print)
+        parts = [ReplayPart(replay, envs.spec), EnvironmentsPart(envs), LearnerPart(learner, replay)]
+        saver = Saver(folder / "checkpoints", config, parts, None, print)
         for added in range(NEW, ROWS - ROUNDS * NEW + 1, NEW):  # the segments of the run so far
             replay.finish_writing(added)
-            saver.save(added, {}, agent, envs, replay)
+            saver.save(added, {})
         for number in range(1, ROUNDS + 1):
             before, after = ROWS - ROUNDS * NEW + (number - 1) * NEW, ROWS - ROUNDS * NEW + number * NEW
             replay.finish_writing(after)
             started = time.perf_counter()
-            saver.save(after, {}, agent, envs, replay)
+            saver.save(after, {})
             saves.append(time.perf_counter() - started)  # then training goes on; a thread removes the oldest one
             saver.finish_rotation()
             rotated.append(time.perf_counter() - started)

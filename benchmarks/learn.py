@@ -28,8 +28,9 @@ from rl_training.report.charts import CHART_CSS, Point, Series, line_chart
 from rl_training.run.agent import load_agent
 from rl_training.run.algorithm_spec import get_algorithm_spec
 from rl_training.run.callbacks import Callback
+from rl_training.run.resume import resume_training
 from rl_training.run.session import Session
-from rl_training.run.workflows import env_source, evaluate_agent, resume_training
+from rl_training.run.workflows import env_source, evaluate_agent
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ def prove(
         "summary": summary,
         "train_seconds": seconds,
         "seeds_x_steps_per_s": proof.seeds * config.total_timesteps / seconds,
-        "engine": record["engine"],
+        "engine": record["execution_plan"],
         "trained_commit": record["git_commit"],  # where its first stretch began
         "curve": [
             {"step": row["step"], "seed": row["seed"], "mean": sum(row["returns"]) / len(row["returns"])}

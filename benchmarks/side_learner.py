@@ -18,7 +18,7 @@ from rl_training.config.fields import parse
 from rl_training.config.train_config import TrainConfig
 from rl_training.data.datasets.transition_dataset import ResidentData
 from rl_training.data.replay.buffer import ReplayBuffer
-from rl_training.run.plan import choose
+from rl_training.run.plan import choose_plan
 
 
 def make_learner(algo: str, shape_name: str, words: list[str]) -> tuple[Learner, ReplayBuffer | ResidentData, int]:
@@ -27,7 +27,7 @@ def make_learner(algo: str, shape_name: str, words: list[str]) -> tuple[Learner,
     device, cls, shape = values.pop("device", "cpu"), learner_class(algo), SHAPES[shape_name]
     settings = parse(cls.settings_type, values, "algo_kwargs")
     config = TrainConfig(algo, shape_name, total_timesteps=1_000_000, device=device, compile="on", algo_kwargs=values)
-    choices = choose(config, settings, shape)
+    choices = choose_plan(config, settings, shape)
     choices.apply()
     learner = cls.create(shape, settings, [0], device=choices.device, compiled=choices.compiled)
     source = filled_source(shape, settings, 1, choices.device)

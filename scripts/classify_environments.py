@@ -1,4 +1,4 @@
-"""Classifies every environment that can be made here by the check before training, and writes docs/environments.md.
+"""Runs the check before training on every environment that can be made here; writes docs/environment-classes.md.
 
 python scripts/classify_environments.py                      (`make environments`)
 python scripts/classify_environments.py --only BipedalWalker --seeds 20 --output /dev/stdout
@@ -31,29 +31,31 @@ from rl_training.envs.host.control_suite import register_suite
 from rl_training.envs.host.factory import EnvSource
 from rl_training.files.run_directory import git_commit, versions
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "environments.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "environment-classes.md"
 FAMILIES = ("Classic control", "Toy text", "Box2D", "MuJoCo", "Atari", "DeepMind Control", "Other")
 MODULES = {"classic_control": 0, "toy_text": 1, "box2d": 2, "mujoco": 3}
 PLAIN_GAMES = ("ALE/Breakout-v5", "ALE/MsPacman-v5", "ALE/Pong-v5")  # without wrappers too: a reset takes 0.15 s
 PIXELS = {"wrappers": {"pixels": {}}}
 HEAD = """\
 <!-- Written by scripts/classify_environments.py: run `make environments`. -->
-# Environments: how exactly a run in them is resumed
+# Environment classes: how exactly a run is resumed
+
+How environments are chosen, checked and wrapped: [environments.md](environments.md).
 
 Before training, two copies of an environment play the same episodes, one of them after episodes of other lengths, and
-what they answer is compared bit for bit (`envs/host/classification.py`). What is played is counted in episodes and
-steps, never in seconds, so an environment always gets the same class: up to {vectors:,} steps in all, {images} where
-observations are images or have {big:,} numbers or more; under `wrappers.pixels` the environment below is compared like
-that, and then up to {rendered} drawn frames.
+their results are compared bit for bit (`envs/host/classification.py`). The check counts episodes and steps, never
+seconds, so an environment always gets the same class: at most {vectors:,} steps in all, {images} where observations are
+images or have {big:,} numbers or more. With `wrappers.pixels` the environment below the wrapper is compared in the same
+way, and then at most {rendered} rendered frames.
 
 | class | what it means | a resumed run |
 |---|---|---|
 | native | its exact state is saved in checkpoints and restored | exact |
 | replay | its open episode is replayed from its seed | exact |
-| rebuilt | it carries state from one episode to the next, so it is made anew for every episode | exact |
+| rebuilt | it carries state from one episode to the next, so a new copy is made for every episode | exact |
 | inexact | two fresh copies with the same seed and actions differ | marked `resume: inexact` |
 
-A run keeps its class in `run.json` (`environment.restore`) and uses it again on resume.
+A run records its class in `run.json` (`environment.restore`) and uses it again on resume.
 """
 
 

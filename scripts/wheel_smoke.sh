@@ -37,7 +37,10 @@ export PYTHONPATH="$tmp/site"
 step "$python" -c "
 import rl_training, sys
 assert rl_training.__file__.startswith(sys.argv[1]), f'{rl_training.__file__} is not the wheel'
+from rl_training.runtime.sac_trainer import train_sac  # a module without a file
 " "$tmp/site/"
+typed() { (cd "$1" && find rl_training -name '*.pyi' -o -name py.typed) | sort; }
+step diff <(typed "$root/src") <(typed "$tmp/site")
 
 run_args=(--total-timesteps 300 --eval-episodes 1)
 step "$tmp/site/bin/rl-training" --help

@@ -22,10 +22,11 @@ from rl_training.algorithms.registry import learner_class
 from rl_training.checkpoint.read import Checkpoint, list_checkpoints, newest_checkpoint
 from rl_training.config.fields import parse
 from rl_training.data.replay.buffer import ReplayBuffer
+from rl_training.data.replay.part import ReplayPart
+from rl_training.envs.environments_part import EnvironmentsPart
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.vector import SeededEnvs
-from rl_training.run.agent import Agent
-from rl_training.run.saver import Saver
+from rl_training.run.saver import LearnerPart, Saver
 
 # Every call by which a Linux process changes files; the question mark is for those that a machine may lack.
 CHANGING = [
@@ -113,9 +114,10 @@ class Run:
         self.envs = SeededEnvs(EnvSource("CartPole-v1"), (0,), 1)
         self.envs.reset_all()
         settings = parse(cls.settings_type, self.config.algo_kwargs)
-        self.learner = cls.create(self.envs.shape, settings, (0,))
-        self.agent = Agent(self.config, self.learner, self.envs.observation, self.envs.action)
-        self.replay = ReplayBuffer(self.envs.shape, capacity=64, num_envs=1, seeds=1)
+        self.learner = cls.create(self.envs.spec, settings, (0,))
+        self.replay = ReplayBuffer(self.envs.spec, capacity=64, num_envs=1, seeds=1)
+        self.replay_part = ReplayPart(self.replay, self.envs.spec)
+        self.parts = [self.replay_part, EnvironmentsPart(self.envs), LearnerPart(self.learner, self.replay)]
         self.notes: list[str] = []
 
     def go_to(self, step: int) -> None:
@@ -135,11 +137,11 @@ class Run:
 
     def saver(self, root: Path) -> Saver:
         newest = newest_checkpoint(root)[0] if list_checkpoints(root) else None
-        return Saver(root, self.config, newest, self.notes.append)
+        return Saver(root, self.config, self.parts, newest, self.notes.append)
 
     def save(self, saver: Saver, step: int) -> Checkpoint | None:
         self.go_to(step)
-        return saver.save(step, {"step": step}, self.agent, self.envs, self.replay)
+        return saver.save(step, {})
 
     def save_to(self, root: Path, step: int) -> Checkpoint | None:
         saver = self.saver(root)

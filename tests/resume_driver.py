@@ -32,7 +32,7 @@ import torch
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.cli import main
 from rl_training.envs.host.vector import SeededEnvs
-from rl_training.run import workflows
+from rl_training.run import resume
 from rl_training.run.saver import Saver
 from rl_training.run.session import Session
 
@@ -49,8 +49,8 @@ def die(session: Session, place: str) -> None:
         "step": session.step,
         "updates": session.gradient_steps,
         "added": session.replay.added if session.replay is not None else 0,
-        "open_lengths": session.episodes.open_lengths.tolist(),
-        "since_training": session.since_training,
+        "open_lengths": session.statistics.open_lengths.tolist(),
+        "since_training": session.clock.since_training,
         "into_a_delay": [session.gradient_steps % phase.every for phase in session.learner.engine.phases],
     }
     Path("cut.json").write_text(json.dumps(where))
@@ -80,7 +80,11 @@ def at_episode_end(cut: dict[str, Any]) -> None:
 
 def at_mid_episode(cut: dict[str, Any]) -> None:
     """In the middle of everything: of every episode, and of the steps between two updates."""
-    after_step(cut, lambda session: bool(session.episodes.open_lengths.min() > 0 and session.since_training > 0))
+
+    def amid(session: Session) -> bool:
+        return bool(session.statistics.open_lengths.min() > 0 and session.clock.since_training > 0)
+
+    after_step(cut, amid)
 
 
 def at_delay(cut: dict[str, Any]) -> None:
@@ -223,12 +227,16 @@ CUTS = {
 # --- negative controls: a resume that forgets something ---------------------------------------------------------------
 def forget(control: dict[str, Any]) -> None:
     """`{"state": {key: value}}` replaces counters, `{"zero": name}` a tensor, of the checkpoint that is resumed."""
-    find, tensors = workflows.find_checkpoint, Checkpoint.tensors
+    find, tensors = resume.find_checkpoint, Checkpoint.tensors
 
     def patched_find(path: Path) -> tuple[Checkpoint, list[str]]:
         checkpoint, notes = find(path)
-        assert checkpoint.state.keys() >= control.get("state", {}).keys()
-        return dataclasses.replace(checkpoint, state={**checkpoint.state, **control.get("state", {})}), notes
+        parts = {name: dict(values) for name, values in checkpoint.state["parts"].items()}
+        for key, value in control.get("state", {}).items():
+            part, _, name = key.partition(".")
+            assert name in parts[part]
+            parts[part][name] = value
+        return dataclasses.replace(checkpoint, state={**checkpoint.state, "parts": parts}), notes
 
     def patched_tensors(checkpoint: Checkpoint, name: str) -> dict[str, torch.Tensor]:
         found = tensors(checkpoint, name)
@@ -236,7 +244,7 @@ def forget(control: dict[str, Any]) -> None:
             found[key] = torch.zeros_like(found[key])
         return found
 
-    workflows.find_checkpoint = patched_find
+    resume.find_checkpoint = patched_find
     Checkpoint.tensors = patched_tensors  # type: ignore[method-assign]
 
 

@@ -23,10 +23,10 @@ from rl_training.checkpoint.read import Checkpoint, newest_checkpoint
 from rl_training.config.fields import parse
 from rl_training.config.train_config import TrainConfig, config_from_dict
 from rl_training.config.yaml_loading import dump_yaml, load_yaml
+from rl_training.data.replay.part import segment_rows
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.worker import LocalStepper
 from rl_training.run.capacity import make_replay
-from rl_training.run.saver import segment_rows
 
 CLOCK = {"time/fps", "time/time_elapsed"}
 # Every number is prime to every other, so that no two things fall due at the same step by design.
@@ -187,10 +187,11 @@ def contents(run_dir: Path) -> dict[str, Any]:
     found["checkpoints"] = sorted(path.name for path in (run_dir / "checkpoints").iterdir())
     for name, tensor in {**tensors_of(checkpoint), **replay_of(checkpoint)}.items():
         found[name] = (tuple(tensor.shape), str(tensor.dtype), tensor.contiguous().numpy().tobytes())
-    for name, value in checkpoint.state.items():
-        if name != "elapsed":
-            # The clock's digits decide how long a row of metrics is.
-            found[f"state.{name}"] = value["evaluations"] if name == "offsets" else value
+    state = {**checkpoint.state, **checkpoint.state["parts"]}
+    state |= {f"session.{name}": value for name, value in state.pop("session").items() if name != "elapsed"}
+    # The clock's digits decide how long a row of metrics is.
+    state["session.offsets"] = state["session.offsets"]["evaluations"]
+    found |= {f"state.{name}": value for name, value in state.items() if name != "parts"}
     for line, row in enumerate((run_dir / "metrics.jsonl").read_text().splitlines()):
         found[f"metrics.jsonl:{line + 1}"] = {k: v for k, v in json.loads(row).items() if k not in CLOCK}
     found["evaluations.jsonl"] = (run_dir / "evaluations.jsonl").read_bytes()
@@ -198,7 +199,7 @@ def contents(run_dir: Path) -> dict[str, Any]:
     for path in sorted((run_dir / "agents").iterdir()):
         found[f"agents/{path.name}"] = hashlib.sha256(path.read_bytes()).hexdigest()
     record = read_json(run_dir / "run.json")
-    for name in ("status", "resume", "failed_seeds", "metrics", "engine"):
+    for name in ("status", "resume", "failed_seeds", "metrics", "execution_plan"):
         found[f"run.json {name}"] = record[name]
     return found
 
@@ -217,7 +218,7 @@ def replay_of(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     settings = parse(learner_class(config.algo).settings_type, config.algo_kwargs)
     shape = LocalStepper(EnvSource(config.env_id, dict(config.env_kwargs)), 1).spec
     replay = make_replay(config, settings, shape, torch.device("cpu"))
-    added = checkpoint.state["added"]
+    added = checkpoint.state["parts"]["replay"]["added"]
     oldest = added - min(added, replay.capacity)
     for name in checkpoint.names("replay_"):
         start, stop = segment_rows(name)

@@ -1,11 +1,11 @@
-"""Train, evaluate, run and resume reinforcement-learning agents."""
+"""Train, evaluate, run and resume reinforcement-learning agents.
 
-from __future__ import annotations
+The managed classes (`SAC`, `DQN`, …) follow from the registry of algorithms; type checkers read `__init__.pyi`.
+"""
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+from rl_training.algorithms.registry import class_names
 from rl_training.core.allocation import use_large_pages
+from rl_training.core.exports import lazy_exports
 from rl_training.core.numerics import pin_libraries
 from rl_training.core.version import __version__
 
@@ -13,55 +13,12 @@ from rl_training.core.version import __version__
 use_large_pages()
 pin_libraries()
 
-if TYPE_CHECKING:
-    from rl_training.api import (
-        BC,
-        C51DQN,
-        CQL,
-        DQN,
-        IQL,
-        IQN,
-        QRDQN,
-        REDQ,
-        SAC,
-        TD3,
-        TD3BC,
-        TQC,
-        Callback,
-        DrQ,
-        DrQv2,
-        ManagedAlgorithm,
-        RainbowDQN,
-    )
-    from rl_training.config.train_config import TrainConfig
-
-__all__ = [
-    "BC",
-    "C51DQN",
-    "CQL",
-    "Callback",
-    "DQN",
-    "IQL",
-    "IQN",
-    "QRDQN",
-    "REDQ",
-    "SAC",
-    "TD3",
-    "TD3BC",
-    "TQC",
-    "DrQ",
-    "DrQv2",
-    "ManagedAlgorithm",
-    "RainbowDQN",
-    "TrainConfig",
-    "__version__",
-]
-
-
-def __getattr__(name: str) -> Any:
-    """Exports load on first use: `import rl_training` does not import torch."""
-    if name == "TrainConfig":
-        return importlib.import_module("rl_training.config.train_config").TrainConfig
-    if name in __all__:
-        return getattr(importlib.import_module("rl_training.api"), name)
-    raise AttributeError(f"module 'rl_training' has no attribute {name!r}")
+# Imported when first used: `import rl_training` does not import torch.
+_PLACES = {
+    **dict.fromkeys(class_names(), "rl_training.api.algorithms"),
+    "Callback": "rl_training.run.callbacks",
+    "ManagedAlgorithm": "rl_training.api.managed",
+    "TrainConfig": "rl_training.config.train_config",
+}
+__all__ = [*_PLACES, "__version__"]
+__getattr__, __dir__ = lazy_exports(__name__, _PLACES)

@@ -18,11 +18,12 @@ from resume_harness import replay_of
 from rl_training.algorithms.registry import algorithm_names, learner_class
 from rl_training.checkpoint.read import list_checkpoints, load_checkpoint
 from rl_training.core.checks import UserError
-from rl_training.run import saver as saving
+from rl_training.data.replay import part as replay_part
 from rl_training.run.agent import load_agent
 from rl_training.run.callbacks import Callback
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
-from rl_training.run.workflows import evaluate_checkpoint, predict_checkpoint, resume_training
+from rl_training.run.workflows import evaluate_checkpoint, predict_checkpoint
 
 CLOCK = {"time/fps", "time/time_elapsed"}
 
@@ -217,7 +218,7 @@ def test_a_checkpoint_that_lost_its_environments_is_damaged(finished_run, tmp_pa
     checkpoint = list_checkpoints(run_dir / "checkpoints")[-1]
     (checkpoint / "envs.safetensors").unlink()
     seal(checkpoint, step=120)
-    with pytest.raises(UserError, match=r"damaged \(its environments are missing\)"):
+    with pytest.raises(UserError, match=r"damaged \(no envs.safetensors\)"):
         resume_training(checkpoint, total_timesteps=140)
 
 
@@ -225,7 +226,7 @@ def test_a_large_replay_is_saved_in_pieces(quick_config, tmp_path: Path, monkeyp
     """What is read back at a time stays small, and it is the same replay."""
     config = quick_config("sac", tmp_path / "a", checkpoint_interval=1000, num_envs=2)
     whole = train(config, show_progress=False)
-    monkeypatch.setattr(saving, "SEGMENT_BYTES", 600)
+    monkeypatch.setattr(replay_part, "MAX_SEGMENT_BYTES", 600)
     pieces = train(dataclasses.replace(config, output_dir=tmp_path / "b"), show_progress=False)
     one, several = (load_checkpoint(result.checkpoint_path) for result in (whole, pieces))
     assert len(one.names("replay_")) == 1 and len(several.names("replay_")) > 3

@@ -15,9 +15,9 @@ from rl_training.checkpoint.read import load_checkpoint
 from rl_training.core.specs import EnvSpec, action_spec, discrete, image, vector
 from rl_training.data.replay.frames import FrameReplay, replay_class
 from rl_training.run.callbacks import Callback
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
 from rl_training.run.session import Session
-from rl_training.run.workflows import resume_training
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 # Stated tolerance: GPU kernels choose other summation orders for other batch sizes.

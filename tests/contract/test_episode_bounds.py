@@ -50,7 +50,8 @@ def test_report_of_a_missing_time_limit_and_bounded_evaluations(algo, quick_conf
     assert [row["lengths"] for row in rows] == [[30, 30], [30, 30]] and rows[0]["returns"] == [30.0, 30.0]
     if algo == "dqn":
         assert load_agent(result.run_dir).config.eval_episode_limit == 30
-        open_steps = json.loads((result.checkpoint_path / "state.json").read_text())["episode_statistics"]
+        parts = json.loads((result.checkpoint_path / "state.json").read_text())["parts"]
+        open_steps = parts["environments"]["statistics"]
         assert open_steps["open_lengths"] == [120]  # training goes on in the same episode
 
 

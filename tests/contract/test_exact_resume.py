@@ -22,7 +22,7 @@ from resume_harness import (
 )
 
 from rl_training.algorithms.registry import algorithm_names, learner_class
-from rl_training.run.workflows import resume_training
+from rl_training.run.resume import resume_training
 
 CASES = [(algo, family) for algo in algorithm_names() for family in environments(learner_class(algo))]
 ONLINE = [algo for algo in algorithm_names() if not learner_class(algo).offline]
@@ -113,12 +113,12 @@ WITNESSES = [*{("discrete" in learner_class(algo).actions): algo for algo in rev
 # One piece of state forgotten on resume: the comparison must notice each, or it proves nothing.
 FORGOTTEN: dict[str, tuple[dict[str, Any], str]] = {
     "nothing": ({}, ""),
-    "the update's phase": ({"state": {"since_training": 0}}, "learner.safetensors:params."),
-    "the schedule's end": ({"state": {"horizon": 117}}, "learner.safetensors:params."),
-    "an episode": ({"state": {"episodes": [9, 9, 9, 9]}}, "envs.safetensors:obs"),
-    "the best return": ({"state": {"best": [1e9, 1e9]}}, "state.best"),
-    "the newest evaluation": ({"state": {"last_evaluation_step": 0, "last_evaluation": []}}, ""),
-    "the rows": ({"state": {"offsets": {"metrics": 0, "evaluations": 0}}}, "metrics.jsonl"),
+    "the update's phase": ({"state": {"clock.since_training": 0}}, "learner.safetensors:params."),
+    "the schedule's end": ({"state": {"clock.horizon": 117}}, "learner.safetensors:params."),
+    "an episode": ({"state": {"environments.episodes": [9, 9, 9, 9]}}, "envs.safetensors:obs"),
+    "the best return": ({"state": {"session.best": [1e9, 1e9]}}, "state.session.best"),
+    "the newest evaluation": ({"state": {"session.last_evaluation_step": 0, "session.last_evaluation": []}}, ""),
+    "the rows": ({"state": {"session.offsets": {"metrics": 0, "evaluations": 0}}}, "metrics.jsonl"),
     "a moment of Adam": ({"zero": "adam_square."}, "learner.safetensors:params."),
     "Adam's step": ({"zero": "beta_powers"}, "learner.safetensors:params."),
     "the updates": ({"zero": "update_count"}, "learner.safetensors:params."),

@@ -17,11 +17,12 @@ from hostile import STEP, agent_with, header, plain, sealed_with, state_text, st
 
 from rl_training import __version__
 from rl_training.checkpoint.read import DamagedCheckpoint, load_checkpoint
+from rl_training.checkpoint.schema import find_checkpoint
 from rl_training.cli.main import main
 from rl_training.core.checks import Note, UserError
-from rl_training.run.agent import find_checkpoint, load_agent
+from rl_training.run.agent import load_agent
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
-from rl_training.run.workflows import resume_training
 
 try:
     import h5py  # noqa: F401  (an extra)
@@ -94,8 +95,11 @@ CASES: dict[str, tuple[Builder, str]] = {
     "network bomb": (state_with(**HUGE_NETWORK), UNFIT),
     "space bomb": (state_with(**HUGE_SPACE), "{path}: a space of shape [1000000000000] is not supported"),
     "env bomb": (state_with(config={"num_envs": 10**9}), "{path}: episodes has 1 entries, 1000000000 are expected"),
-    "negative counter": (state_with(since_training=-1), "{path}: since_training must be >= 0, got -1"),
-    "text counter": (state_with(added="many"), "{path}: added must be an integer, got 'many'"),
+    "negative counter": (
+        state_with(parts={"clock": {"since_training": -1}}),
+        "{path}: since_training must be >= 0, got -1",
+    ),
+    "text counter": (state_with(parts={"replay": {"added": "many"}}), "{path}: added must be an integer, got 'many'"),
     "null config": (state_with(config=None), "{path}: config must be a mapping, got None"),
     "unknown algorithm": (
         state_with(config={"algo": "os.system"}),

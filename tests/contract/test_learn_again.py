@@ -22,8 +22,8 @@ from rl_training.core.checks import UserError
 from rl_training.run.agent import load_agent
 from rl_training.run.callbacks import Callback
 from rl_training.run.manager import DefaultExperimentManager
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
-from rl_training.run.workflows import resume_training
 
 
 def managed(algo: str, quick_config: Any, path: Path, algo_kwargs: dict[str, Any] | None = None, **changes: Any) -> Any:

@@ -20,7 +20,7 @@ from rl_training.data.datasets.generate import record_random
 from rl_training.envs.host.factory import EnvSource
 from rl_training.run.callbacks import Callback
 from rl_training.run.manager import DefaultExperimentManager
-from rl_training.run.workflows import resume_training
+from rl_training.run.resume import resume_training
 from rl_training.runtime.iql_trainer import train_iql
 
 OFFLINE = [name for name in algorithm_names() if learner_class(name).offline]

@@ -23,16 +23,18 @@ from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.data.datasets.formats.writing import save_transitions
 from rl_training.data.datasets.generate import record_random
-from rl_training.data.datasets.prepare import prepare_offline
+from rl_training.data.datasets.prepare import PreparedDataset, prepare_dataset
 from rl_training.data.datasets.transition_dataset import ResidentData, TransitionDataset
 from rl_training.data.datasets.transitions import joined
+from rl_training.envs.host.episode_bound import DEFAULT_BOUND
 from rl_training.envs.host.factory import EnvSource
 from rl_training.resources import find_packaged_asset
 from rl_training.run.agent import load_agent
 from rl_training.run.callbacks import Callback
+from rl_training.run.capacity import check_data_memory
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
-from rl_training.run.validate import check_data_memory, parse_settings, with_task_defaults
-from rl_training.run.workflows import resume_training
+from rl_training.run.validate import parse_settings, with_task_defaults
 
 OFFLINE = [name for name in algorithm_names() if learner_class(name).offline]
 
@@ -50,6 +52,10 @@ def learner_bits(result: Any) -> dict[str, bytes]:
 
 def rows(run_dir: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+def prepared(settings: Any, source: EnvSource) -> PreparedDataset:
+    return prepare_dataset(settings, source, None, DEFAULT_BOUND, load_agent)
 
 
 class StopAt(Callback):
@@ -197,18 +203,18 @@ def test_several_files_are_one_data_set(tmp_path: Path) -> None:
     parts = [record_random(EnvSource("Pendulum-v1"), size, seed=size) for size in (30, 50)]
     paths = [str(save_transitions(part, tmp_path / f"{len(part)}.npz")) for part in parts]
     settings = IQLSettings(dataset_kind="file", dataset_path=paths, reward_scale=1.0)
-    data = prepare_offline(settings, EnvSource("Pendulum-v1"))
+    data = prepared(settings, EnvSource("Pendulum-v1"))
     assert data.dataset.obs.tolist() == np.concatenate([part.obs for part in parts]).tolist()
     assert data.dataset.rewards.tolist() == np.concatenate([part.rewards for part in parts]).astype(np.float32).tolist()
     assert data.dataset.truncations is not None and bool(data.dataset.truncations[29])  # an end stays an end
     one_file = save_transitions(joined(parts, paths), tmp_path / "both.npz")
-    again = prepare_offline(IQLSettings(dataset_kind="file", dataset_path=one_file), EnvSource("Pendulum-v1"))
+    again = prepared(IQLSettings(dataset_kind="file", dataset_path=one_file), EnvSource("Pendulum-v1"))
     assert again.sha256 == data.sha256
     other = save_transitions(record_random(EnvSource("MountainCarContinuous-v0"), 80, seed=0), tmp_path / "other.npz")
     with pytest.raises(
         UserError, match=r"other.npz: obs are float32 \(2,\) a row, those of .*30.npz are float32 \(3,\)"
     ):
-        prepare_offline(IQLSettings(dataset_kind="file", dataset_path=[*paths, str(other)]), EnvSource("Pendulum-v1"))
+        prepared(IQLSettings(dataset_kind="file", dataset_path=[*paths, str(other)]), EnvSource("Pendulum-v1"))
     elsewhere = [parts[0], dataclasses.replace(parts[1], env_id="Acrobot-v1")]
     with pytest.raises(UserError, match=r"b is of Acrobot-v1, a of Pendulum-v1: they are not one data set"):
         joined(elsewhere, ["a", "b"])
@@ -253,7 +259,7 @@ def test_faults_are_mended_by_the_flags_that_the_refusals_name(tmp_path: Path, c
     settings = load_checkpoint(Path(json.loads(capsys.readouterr().out)["checkpoint_path"])).state["config"]
     assert settings["algo_kwargs"]["drop_nonfinite"] is settings["algo_kwargs"]["clip_actions"] is True
     assert main(["train", "sac", "Pendulum-v1", "--clip-actions", "--output-dir", str(tmp_path / "sac")]) == 2
-    said = "error: --clip-actions is for algorithms that learn from a data set, which sac does not\n"
+    said = "error: --clip-actions is only for algorithms that learn from a dataset, and sac does not\n"
     assert capsys.readouterr().err == said and not (tmp_path / "sac").exists()
 
 
@@ -266,7 +272,7 @@ def test_rewards_are_scaled_by_the_range_of_returns(scale: Any, expected: list[f
     path = hostile_data.npz(rewards=np.float32([0, 1, 2, 3, 4, 5]), terminals=np.float32([0, 0, 0, 1, 0, 0]))(tmp_path)
     shift = {"reward_shift": -1.0} if scale == 2.0 else {}
     settings = IQLSettings(dataset_kind="file", dataset_path=path, reward_scale=scale, **shift)
-    data = prepare_offline(settings, EnvSource("Elsewhere-v3"))
+    data = prepared(settings, EnvSource("Elsewhere-v3"))
     assert data.dataset.rewards.tolist() == pytest.approx(expected)
     assert not data.has_environment and data.spec.action.size == 1
 
@@ -468,7 +474,7 @@ def test_a_note_names_its_own_file(tmp_path: Path) -> None:
     settings = parse_settings(
         config(tmp_path, algo_kwargs={"dataset_kind": "file", "dataset_path": [str(good), str(odd)]})
     )[1]
-    notices = prepare_offline(settings, EnvSource("Pendulum-v1")).notices
+    notices = prepared(settings, EnvSource("Pendulum-v1")).notices
     assert [note.partition(": ")[0] for note in notices] == [str(odd)] * len(notices)
     assert any("all 4 time limits are marked terminal as well" in note for note in notices)
 
@@ -496,11 +502,11 @@ def test_a_return_range_of_shuffled_rows_is_refused(tmp_path: Path) -> None:
         kwargs = {"dataset_kind": "file", "dataset_path": str(tmp_path / f"{name}.npz"), "reward_scale": "return_range"}
         settings = parse_settings(config(tmp_path, algo_kwargs=kwargs))[1]
         if wanted is None:
-            assert prepare_offline(settings, EnvSource("Pendulum-v1")).scale == pytest.approx(
+            assert prepared(settings, EnvSource("Pendulum-v1")).scale == pytest.approx(
                 1000 / np.ptp([data.rewards[:200].sum(), data.rewards[200:].sum()])
             )
             continue
         with pytest.raises(UserError, match=wanted):
-            prepare_offline(settings, EnvSource("Pendulum-v1"))
+            prepared(settings, EnvSource("Pendulum-v1"))
         settings = dataclasses.replace(settings, reward_scale=1.0)
-        assert any("they are shuffled" in note for note in prepare_offline(settings, EnvSource("Pendulum-v1")).notices)
+        assert any("they are shuffled" in note for note in prepared(settings, EnvSource("Pendulum-v1")).notices)

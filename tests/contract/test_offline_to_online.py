@@ -26,8 +26,8 @@ from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.data.replay.mixed import MixedData
 from rl_training.envs.host.factory import EnvSource
 from rl_training.run.callbacks import Callback
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
-from rl_training.run.workflows import resume_training
 
 LEARNERS = [algo for algo in OFFLINE if learner_class(algo).learns_online]
 ENV = {"env_kwargs": {"max_episode_steps": 13}}  # the online stage sees the ends of episodes
@@ -56,7 +56,7 @@ def test_the_command_line_resumes_online(tmp_path: Path, capsys) -> None:
     assert answer["metrics"]["global_step"] == 140
     assert answer["metrics"]["gradient_steps"] == 47 + (93 - 20)  # learning_starts is 20
     state = load_checkpoint(Path(answer["checkpoint_path"])).state
-    assert state["added"] == 93 and state["config"]["algo_kwargs"]["offline_steps"] == 47
+    assert state["parts"]["replay"]["added"] == 93 and state["config"]["algo_kwargs"]["offline_steps"] == 47
     assert state["dataset"] == json.loads((run_dir / "run.json").read_text())["dataset"]
     assert main(["resume", str(run_dir), "--total-timesteps", "150", "--quiet", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"]["gradient_steps"] == 47 + (103 - 20)
@@ -215,7 +215,7 @@ def test_a_module_named_again_does_not_mean_online(tmp_path: Path, module_env: s
         settings = load_checkpoint(Path(answer["checkpoint_path"])).state["config"]["algo_kwargs"]
         assert settings["offline_steps"] is None
     assert main(["resume", str(run_dir), "--offline"]) == 2
-    assert capsys.readouterr().err == "error: --offline tells what --env is for, which is not given\n"
+    assert capsys.readouterr().err == "error: --offline is only allowed with --env\n"
 
 
 def test_resuming_online_needs_a_total(tmp_path: Path, capsys) -> None:

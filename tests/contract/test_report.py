@@ -99,7 +99,7 @@ def make_run(run_dir: Path, seeds: list[int], **info: Any) -> Path:
         "command": ["rl-training", "train", "a b"],
         "started": "2026-01-01T10:00:00+00:00",
         "ended": "2026-01-01T12:00:00+00:00",
-        "engine": {"device": "cpu", "threads": 2},
+        "execution_plan": {"device": "cpu", "threads": 2},
         "resume": "exact",
         "metrics": {"global_step": 1000, "gradient_steps": 4321},
     }

@@ -19,9 +19,9 @@ from rl_training.config.yaml_loading import dump_yaml
 from rl_training.envs.host import wrappers
 from rl_training.run import validate as fitting
 from rl_training.run.agent import Agent, load_agent
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
 from rl_training.run.validate import parse_settings, with_task_defaults
-from rl_training.run.workflows import resume_training
 
 
 @dataclasses.dataclass(frozen=True)

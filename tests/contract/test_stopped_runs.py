@@ -14,10 +14,11 @@ from rl_training import DQN
 from rl_training.core.signals import Stopped, StopSignals, active_signals
 from rl_training.envs.host.vector import EnvironmentFailure
 from rl_training.files.run_directory import RunRecord
+from rl_training.loops.off_policy import OffPolicy
 from rl_training.run import artifacts as closing
 from rl_training.run import run as trainer
 from rl_training.run.callbacks import Callback
-from rl_training.run.workflows import resume_training
+from rl_training.run.resume import resume_training
 
 pytestmark = pytest.mark.usefixtures("ctrl_c")
 
@@ -70,14 +71,13 @@ def test_an_environment_that_the_same_signal_broke_is_stopped_and_not_failed(
 ) -> None:
     """A terminal's Ctrl-C reaches the processes that an environment has started, too."""
 
-    def broken(session, *_: object) -> None:
-        while session.step < 60:
-            session.step += 1
-        session.checkpoint()
+    def broken(regime, clock, learner, after_step) -> None:
+        clock.count(60)
+        after_step.__self__.checkpoint()
         os.kill(os.getpid(), signal.SIGINT)
         raise EnvironmentFailure("the simulator is gone", {})
 
-    monkeypatch.setattr(trainer, "run_off_policy", broken)
+    monkeypatch.setattr(OffPolicy, "run", broken)
     with pytest.raises(KeyboardInterrupt, match="is as it was saved at step 60") as caught:
         trainer.train(quick_config("dqn", tmp_path), show_progress=False)
     (run_dir,) = tmp_path.iterdir()
@@ -170,14 +170,14 @@ def test_a_signal_as_a_run_begins_leaves_a_stopped_run(name: str, quick_config, 
 
 
 def test_a_signal_behind_the_making_of_a_run_leaves_a_stopped_run(quick_config, tmp_path: Path, monkeypatch) -> None:
-    make = trainer._open_run
+    make = RunRecord.create
 
     def made(*arguments):
         opened = make(*arguments)
         os.kill(os.getpid(), signal.SIGINT)
         return opened
 
-    monkeypatch.setattr(trainer, "_open_run", made)
+    monkeypatch.setattr(RunRecord, "create", made)
     with pytest.raises(KeyboardInterrupt, match="before the first checkpoint; resume starts"):
         trainer.train(quick_config("dqn", tmp_path), show_progress=False)
     (run_dir,) = tmp_path.iterdir()

@@ -9,8 +9,8 @@ from harness import check_trainer
 from rl_training.checkpoint.read import load_checkpoint
 from rl_training.core.checks import UserError
 from rl_training.run.callbacks import Callback
+from rl_training.run.resume import resume_training
 from rl_training.run.session import Session
-from rl_training.run.workflows import resume_training
 from rl_training.runtime.td3_trainer import train_td3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from harness import decode, run_cli, run_program
 
 from rl_training.algorithms.registry import algorithm_names, learner_class
 from rl_training.cli import load_config, main
+from rl_training.core.checks import UserError
 from rl_training.run.agent import load_agent
 
 SMALL = ["--set", "algo_kwargs.learning_starts=20", "--set", "algo_kwargs.batch_size=8", "--set", "video=false",
@@ -229,7 +231,7 @@ def test_an_environment_in_a_module_of_the_current_folder(tmp_path: Path) -> Non
     answer = run_program("-c", start, "train", *words, "--set", "workers=2", cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     (run_dir,) = (tmp_path / "runs").iterdir()
-    assert json.loads((run_dir / "run.json").read_text())["engine"]["workers"] == 2
+    assert json.loads((run_dir / "run.json").read_text())["execution_plan"]["workers"] == 2
 
 
 @pytest.mark.parametrize(
@@ -307,11 +309,33 @@ def test_piped_progress_is_plain_text(tmp_path: Path) -> None:
     assert "report" in answer.stdout
 
 
+def test_few_frames_between_main_and_the_training_function(monkeypatch, capsys) -> None:
+    """main and the command: nothing else to step through on the way into training."""
+    seen: list[list[str]] = []
+
+    def record(*args, **keywords):
+        own = [one for one in inspect.stack()[1:] if "/rl_training/" in one.filename]
+        seen.append([one.function for one in own])
+        raise UserError("enough")
+
+    monkeypatch.setattr("rl_training.run.run.train", record)
+    monkeypatch.setattr("rl_training.run.resume.resume", record)
+    assert main(["train", "sac", "Pendulum-v1"]) == main(["resume", "RUN"]) == 2
+    assert seen == [["run_train", "main"], ["run_resume", "main"]]
+
+
+def test_without_a_command_the_help_is_printed(capsys) -> None:
+    assert main([]) == 0
+    assert "COMMAND" in capsys.readouterr().out
+    assert main(["data"]) == 0
+    assert "convert" in capsys.readouterr().out
+
+
 def test_an_environment_that_exits_is_a_failure_in_one_line(monkeypatch, capsys) -> None:
-    def leave(words) -> int:
+    def leave(args) -> int:
         raise SystemExit("no licence")
 
-    monkeypatch.setattr("rl_training.cli.commands.run_list", leave)
+    monkeypatch.setattr("rl_training.cli.list_command.run_list", leave)
     assert main(["list"]) == 1
     assert capsys.readouterr().err == "error: the environment ended the program (SystemExit: no licence)\n"
     assert main(["--version"]) == 0

@@ -19,8 +19,8 @@ from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.snapshots import native_state
 from rl_training.envs.host.vector import SeededEnvs
 from rl_training.run.callbacks import Callback
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
-from rl_training.run.workflows import resume_training
 
 
 def test_a_missing_package_is_told_with_the_command_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

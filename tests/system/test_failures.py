@@ -22,9 +22,9 @@ from rl_training.envs.host import vector
 from rl_training.envs.spaces import space_to_dict
 from rl_training.run import run as trainer
 from rl_training.run.callbacks import Callback
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
 from rl_training.run.session import TrainingFailure
-from rl_training.run.workflows import resume_training
 
 
 class Faulty(gym.Wrapper):
@@ -215,14 +215,14 @@ def test_tensorboard_holds_the_same_numbers(quick_config, tmp_path: Path) -> Non
 
 
 def test_an_endless_episode_makes_the_resume_inexact(quick_config, tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(vector, "LONGEST_LOG", 10)
+    monkeypatch.setattr(vector, "MAX_LOG", 10)
     config = quick_config("sac", tmp_path, eval_episodes=0, checkpoint_interval=30, total_timesteps=75)
     result = train(config, show_progress=False)  # episodes of 50 steps
     record = json.loads((result.run_dir / "run.json").read_text())
     assert record["resume"] == "inexact" and "on a resume it starts afresh" in record["resume_note"]
     assert capsys.readouterr().err.count("resume: inexact (an episode went on for more than") == 1
     resumed = resume_training(result.run_dir, total_timesteps=270, show_progress=False)
-    episodes = load_checkpoint(resumed.checkpoint_path).state["episode_statistics"]
+    episodes = load_checkpoint(resumed.checkpoint_path).state["parts"]["environments"]["statistics"]
     assert episodes["lengths"] == [[50] * 4]  # the 25 steps of the lost one are not added to another's
     assert episodes["open_lengths"] == [45]
 
@@ -295,7 +295,7 @@ def test_another_machine_is_told_and_half_a_row_is_cut_off(quick_config, tmp_pat
         json.dumps(
             {
                 **record,
-                "engine": {**record["engine"], "device": "cuda"},
+                "execution_plan": {**record["execution_plan"], "device": "cuda"},
                 "versions": {**record["versions"], "torch": "0.1"},
             }
         )

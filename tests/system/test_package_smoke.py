@@ -46,13 +46,14 @@ def test_version_matches_the_installed_distribution() -> None:
 
 
 def test_version_is_a_literal_that_the_build_can_read_without_importing() -> None:
-    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    values = {}
-    for node in tree.body:
-        if isinstance(node, ast.Assign):
-            values.update({target.id: node.value for target in node.targets if isinstance(target, ast.Name)})
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            values[node.target.id] = node.value
+    tree = ast.parse((PACKAGE / "core" / "version.py").read_text(encoding="utf-8"))
+    values = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
     assert ast.literal_eval(values["__version__"]) == rl_training.__version__
 
 

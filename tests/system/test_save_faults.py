@@ -36,13 +36,13 @@ from rl_training.checkpoint import write as checkpoint_writing
 from rl_training.checkpoint.read import list_checkpoints, load_checkpoint, newest_checkpoint
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
+from rl_training.data.replay.part import segment_rows
 from rl_training.files import atomic as files
 from rl_training.run import saver as saving
 from rl_training.run.agent import load_agent
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
-from rl_training.run.saver import Saver, segment_rows
 from rl_training.run.session import TrainingFailure
-from rl_training.run.workflows import resume_training
 
 traced = pytest.mark.skipif(not can_trace(), reason="needs strace and permission to trace")
 SAVES = {"first": 10, "second": 20, "rotating": 30, "after a rotation": 40}  # two are kept
@@ -272,7 +272,8 @@ def test_a_replay_that_is_not_what_was_saved_is_written_anew(tmp_path: Path) -> 
     run, root = Run(tmp_path), tmp_path / "checkpoints"
     run.save_to(root, 10)
     run.replay.cut_off([0])
-    saver = Saver(root, run.config, newest_checkpoint(root)[0], run.notes.append, replay_changed=True)
+    saver = run.saver(root)
+    run.replay_part.changed_since = saver.newest
     for step in (20, 30):
         run.save(saver, step)
     saver.finish_rotation()
@@ -366,6 +367,11 @@ def test_a_read_only_disk_is_one_line(small_disk: Path, capsys) -> None:
     assert capsys.readouterr().err == f"error: {run.run_dir / '.lock'}: cannot be written (Read-only file system)\n"
 
 
+def best_of(result: Any) -> list[float | None]:
+    """The best returns that a run's last checkpoint holds."""
+    return load_checkpoint(result.checkpoint_path).state["parts"]["session"]["best"]
+
+
 def test_a_best_agent_that_the_disk_refuses_is_written_later(tmp_path: Path, monkeypatch, capsys) -> None:
     config = make_quick_config("dqn", tmp_path / "runs", eval_interval=20, checkpoint_interval=25, eval_episodes=2)
     expected = train(config, run_suffix="whole", show_progress=False)
@@ -383,9 +389,7 @@ def test_a_best_agent_that_the_disk_refuses_is_written_later(tmp_path: Path, mon
     assert capsys.readouterr().err.count(line) == len(refused) == 2
     name = "agents/seed_0_best.safetensors"
     assert (result.run_dir / name).read_bytes() == (expected.run_dir / name).read_bytes()
-    assert (
-        load_checkpoint(result.checkpoint_path).state["best"] == load_checkpoint(expected.checkpoint_path).state["best"]
-    )
+    assert best_of(result) == best_of(expected)
 
 
 def test_a_best_agent_that_is_not_on_the_disk_does_not_count(tmp_path: Path, monkeypatch) -> None:
@@ -395,7 +399,7 @@ def test_a_best_agent_that_is_not_on_the_disk_does_not_count(tmp_path: Path, mon
     config = make_quick_config("dqn", tmp_path, eval_interval=20, checkpoint_interval=25, eval_episodes=2)
     monkeypatch.setattr(saving, "replace_file", replace_file)
     result = train(config, show_progress=False)
-    assert load_checkpoint(result.checkpoint_path).state["best"] == [None]
+    assert best_of(result) == [None]
     assert load_agent(result.run_dir / "agents" / "seed_0_final.safetensors").step == 120
 
 

@@ -180,7 +180,7 @@ def test_a_registered_one_is_classified_under_its_time_limit() -> None:
 
 
 def test_the_page_of_the_docs_holds_the_classes_that_are_tested_here() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "environments.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "environment-classes.md").read_text(encoding="utf-8")
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ") and line.count("|") == 5]
     # A game is listed as training uses it, then as it is without wrappers.
     classes = {row[0].removeprefix("| "): row[1] for row in reversed(rows) if row[1] in get_args(Restore)}

@@ -29,7 +29,9 @@ def renderings(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> list[di
 
     monkeypatch.setattr(EnvSource, "make", lambda self, render_mode=None: Unseen())
     checks: list[dict[str, Any]] = []
-    doctor._rendering(lambda name, status, detail: checks.append({"name": name, "status": status, "detail": detail}))
+    doctor._check_rendering(
+        lambda name, status, detail: checks.append({"name": name, "status": status, "detail": detail})
+    )
     return [check for check in checks if check["name"] == "rendering"]
 
 
@@ -69,8 +71,8 @@ def test_doctor_prints_no_traceback_without_pyopengl(tmp_path: Path) -> None:
         "import os, sys\n"
         "os.environ['MUJOCO_GL'] = 'egl'\n"
         "sys.modules['OpenGL'] = None\n"
-        "from rl_training.cli.doctor import _rendered\n"
-        "print(*_rendered('HalfCheetah-v5'))\n"
+        "from rl_training.cli.doctor import render_status\n"
+        "print(*render_status('HalfCheetah-v5'))\n"
     )
     answer = run_program(str(script), cwd=tmp_path)
     assert answer.returncode == 0 and answer.stderr == ""

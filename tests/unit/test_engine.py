@@ -13,7 +13,6 @@ from torch import Tensor
 
 from rl_training.algorithms.dqn import DQN
 from rl_training.engine.acting import MAX_GRAPHS, Act, Acting
-from rl_training.engine.device_rng import normals, threefry, uniforms
 from rl_training.engine.engine import Engine, Execution
 from rl_training.engine.groups import GroupLayout
 from rl_training.engine.networks import Binding, Networks
@@ -21,6 +20,7 @@ from rl_training.engine.optimizers import Adam, adam_, clip_per_seed
 from rl_training.engine.phases import LossResult, Phase
 from rl_training.engine.targets import Polyak
 from rl_training.models.mlp_q_network import MLPQNetwork
+from rl_training.tensors.device_rng import normals, threefry, uniforms
 
 CPU = torch.device("cpu")
 

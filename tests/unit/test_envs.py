@@ -483,7 +483,7 @@ def test_a_failure_carries_what_reproduces_it(what: Any, message: str) -> None:
 
 # --- episodes without an end -------------------------------------------------------------------------------------
 def test_the_log_of_an_endless_episode_is_bounded(monkeypatch) -> None:
-    monkeypatch.setattr(vector, "LONGEST_LOG", 10)
+    monkeypatch.setattr(vector, "MAX_LOG", 10)
     envs = seeded(source(lambda: Counting(length=26)))
     for step in range(25):
         assert (envs.unlogged == {0}) == (step > 10) and len(envs.logs[0]) <= 10
@@ -503,7 +503,7 @@ def test_the_log_of_an_endless_episode_is_bounded(monkeypatch) -> None:
 
 def test_an_endless_episode_with_native_state_comes_back(monkeypatch) -> None:
     pytest.importorskip("mujoco")
-    monkeypatch.setattr(vector, "LONGEST_LOG", 10)
+    monkeypatch.setattr(vector, "MAX_LOG", 10)
     env_source = EnvSource("InvertedPendulum-v5")
     envs = seeded(env_source)
     for _ in range(12):

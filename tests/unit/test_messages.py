@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import rl_training
-from rl_training.cli.main import build_parser, in_flags
+from rl_training.cli.errors import in_flags
+from rl_training.cli.main import build_parser
 
 SOURCE = Path(rl_training.__file__).parent
 OF_THE_COMMAND_LINE = {("config/overrides.py", "--set")}  # which reads that flag and nothing else
@@ -53,8 +54,9 @@ def test_no_flag_reaches_a_python_user() -> None:
 def test_every_parameter_in_a_message_has_a_flag_or_is_known_to_have_none() -> None:
     """A renamed flag would leave a command's message with the parameter's name."""
     only_in_python = {"env_factory", "dataset"}
-    commands = build_parser()._chosen(argparse.Namespace(command="resume")), build_parser()._chosen(
-        argparse.Namespace(command="train")
+    commands = (
+        build_parser().command_parser(argparse.Namespace(command="resume")),
+        build_parser().command_parser(argparse.Namespace(command="train")),
     )
     dests = {action.dest for command in commands for action in command._actions}
     named = {

@@ -21,9 +21,9 @@ from rl_training.core.specs import EnvSpec, continuous, vector
 from rl_training.models import MLPQNetwork, MLPTD3Model
 from rl_training.run.agent import load_agent
 from rl_training.run.callbacks import Callback
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
 from rl_training.run.session import Session
-from rl_training.run.workflows import resume_training
 
 QuickConfig = Callable[..., Any]
 SHAPE = EnvSpec(vector(3), continuous(1))

@@ -15,7 +15,7 @@ from harness import ROOT
 
 from rl_training.core import numerics
 from rl_training.engine import rounding
-from rl_training.run.plan import Choices, rounding_changes
+from rl_training.run.plan import ExecutionPlan, rounding_changes
 
 FOUND = {
     "mode": "pinned", "mkl": "AVX2", "aten": "AVX2", "onednn": "AVX2", "numpy": "X86_V3", "openblas": "Haswell",
@@ -87,12 +87,12 @@ def test_numpy_names_its_features_by_version() -> None:
 def test_where_the_same_bits_are_promised(changes, elsewhere, monkeypatch) -> None:
     monkeypatch.setattr(rounding, "is_amd", lambda: True)
     found = {**FOUND, **changes}
-    eager = Choices("cpu", False, 1, numerics=found)
+    eager = ExecutionPlan("cpu", False, 1, numerics=found)
     assert eager.same_bits_on == elsewhere
     assert replace(eager, compiled=True).same_bits_on is None, "Inductor compiles for the processor it runs on"
     assert replace(eager, threads=2).same_bits_on is None
     assert (eager.promises["seeds"] == "the bits of the seed alone") == (found["mkl"] != "off")
-    on_gpu = Choices("cuda", True, 1, numerics={**found, "gpu": "H200"})
+    on_gpu = ExecutionPlan("cuda", True, 1, numerics={**found, "gpu": "H200"})
     assert on_gpu.same_bits_on == (f"H200 with {elsewhere}" if elsewhere else None)
 
 
@@ -118,27 +118,28 @@ def test_nothing_is_promised_of_libraries_that_are_not_known(monkeypatch) -> Non
     ],
 )
 def test_what_makes_a_resume_inexact(now, versions, expected) -> None:
-    before, here = Choices("cpu", False, 1, numerics=FOUND), Choices("cpu", False, 1, numerics={**FOUND, **now})
+    before = ExecutionPlan("cpu", False, 1, numerics=FOUND)
+    here = ExecutionPlan("cpu", False, 1, numerics={**FOUND, **now})
     recorded = {"torch": "2", "platform": "kernel", "processor": "this"}
     assert rounding_changes(before, here, recorded, {**recorded, **versions}) == expected
 
 
 def test_a_compiled_run_on_another_processor_is_inexact() -> None:
-    before = Choices("cpu", True, 1, numerics=FOUND)
+    before = ExecutionPlan("cpu", True, 1, numerics=FOUND)
     assert rounding_changes(before, before, {"processor": "a"}, {"processor": "b"}) == "processor a -> b"
 
 
 def test_resume_in_another_mode_reports_inexact(quick_config, tmp_path: Path, capsys) -> None:
+    from rl_training.run.resume import resume_training
     from rl_training.run.run import train
-    from rl_training.run.workflows import resume_training
 
     result = train(quick_config("dqn", tmp_path, total_timesteps=40), show_progress=False)
     place = result.run_dir / "run.json"
     record = json.loads(place.read_text())
-    assert record["resume"] == "exact" and record["engine"]["numerics"] == rounding.numerics("cpu")
+    assert record["resume"] == "exact" and record["execution_plan"]["numerics"] == rounding.numerics("cpu")
     resume_training(result.run_dir, total_timesteps=50, show_progress=False)
     assert json.loads(place.read_text())["resume"] == "exact"
-    record["engine"]["numerics"]["mkl"] = "SSE4_2"
+    record["execution_plan"]["numerics"]["mkl"] = "SSE4_2"
     place.write_text(json.dumps(record))
     resume_training(result.run_dir, total_timesteps=60, show_progress=False)
     line = f"it will not be bit-identical: mkl SSE4_2 -> {rounding.numerics('cpu')['mkl']}"
@@ -163,6 +164,6 @@ def test_torch_in_use_before_the_library_narrows_the_promise(tmp_path: Path) -> 
     record = json.loads(place.read_text())
     if not numerics.has_avx2():
         pytest.skip("nothing is pinned on this processor")
-    assert record["engine"]["numerics"]["mkl"] == "off"
+    assert record["execution_plan"]["numerics"]["mkl"] == "off"
     assert record["promises"] == {"seeds": "the seed alone within rounding", "same_bits_on": "this processor"}
     assert "import rl_training first" in answer.stderr

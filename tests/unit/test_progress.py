@@ -144,6 +144,30 @@ def test_dumb_terminal_gets_plain_lines(clock: Clock, monkeypatch: pytest.Monkey
     assert "\x1b" not in stream.getvalue()
 
 
+@pytest.mark.parametrize("redirected", [True, False])
+def test_redirected_output_is_not_captured(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], redirected: bool
+) -> None:
+    """`train > log` writes to the log, not to the terminal that shows the bar."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    log, stream = io.StringIO() if redirected else Terminal(), Terminal()
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", log)
+        with Progress(10, "run", stream=stream):
+            print("an answer")
+    assert ("an answer" in log.getvalue()) is redirected
+    assert ("an answer" in stream.getvalue()) is not redirected
+
+
+def test_steps_slower_than_the_window_of_the_speed_have_an_estimate(clock: Clock) -> None:
+    stream = io.StringIO()
+    progress = Progress(10, "slow", stream=stream)
+    for step in range(1, 4):
+        clock.now += 60
+        progress.update(step, {})
+    assert stream.getvalue().splitlines()[-1] == "slow  3/10  30%  0.017 steps/s  7:00 left"
+
+
 def test_rich_is_not_imported_when_piped() -> None:
     code = (
         "import sys; from rl_training.run.progress import Progress; p = Progress(2, 'x'); p.update(1, {}); "

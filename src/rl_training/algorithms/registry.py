@@ -1,9 +1,12 @@
-"""Which algorithms there are. Adding one is one line here; it loads when it is first asked for."""
+"""The registry of algorithms: one line each, loaded when first used.
+
+Derived from it: the managed classes, the exports of `rl_training`, `rl_training.api` and `rl_training.algorithms`, the
+trainer modules, and the stubs for type checkers (`make stubs`).
+"""
 
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 from typing import TYPE_CHECKING
 
 from rl_training.core.checks import UserError, did_you_mean
@@ -28,19 +31,24 @@ ALGORITHMS = {
     "cql": "rl_training.algorithms.cql:CQL",
     "td3_bc": "rl_training.algorithms.td3_bc:TD3BC",
 }
+# What one training function accepts besides its own algorithm.
+SHARED_TRAINERS = {"dqn": ("c51_dqn", "qr_dqn", "iqn", "rainbow_dqn")}
 ENTRY_POINT_GROUP = "rl_training.algorithms"
 
 
 def algorithm_names() -> tuple[str, ...]:
-    """Built in first, then those that installed packages register."""
+    """Names of the built-in algorithms, then of those that installed packages register."""
     return (*ALGORITHMS, *sorted(set(_third_party()) - set(ALGORITHMS)))
 
 
 def _third_party() -> dict[str, str]:
+    import importlib.metadata  # slow to import, and `import rl_training` imports this file
+
     return {point.name: point.value for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def learner_class(name: str) -> type[Learner]:
+    """The learner of an algorithm; imports its module."""
     place = ALGORITHMS.get(name) or _third_party().get(name)
     if place is None:
         names = algorithm_names()
@@ -48,3 +56,29 @@ def learner_class(name: str) -> type[Learner]:
     module, _, attribute = place.partition(":")
     cls: type[Learner] = getattr(importlib.import_module(module), attribute)
     return cls
+
+
+def class_names() -> dict[str, str]:
+    """The built-in algorithms by the name of their class, which the learner and the managed class share."""
+    return {place.partition(":")[2]: name for name, place in ALGORITHMS.items()}
+
+
+def algorithm_of_class(class_name: str) -> str | None:
+    """The algorithm whose class has this name; a built-in one comes first."""
+    if class_name in class_names():
+        return class_names()[class_name]
+    return next((name for name, place in _third_party().items() if place.partition(":")[2] == class_name), None)
+
+
+def learner_places() -> dict[str, str]:
+    """The module of each name that a built-in algorithm may export: its class and `<name>_loss`."""
+    places: dict[str, str] = {}
+    for name, place in ALGORITHMS.items():
+        module, _, cls = place.partition(":")
+        places |= {cls: module, f"{name}_loss": module}
+    return places
+
+
+def learner_exports() -> list[str]:
+    """The names that the built-in algorithms do export; imports all their modules."""
+    return [name for name, module in learner_places().items() if hasattr(importlib.import_module(module), name)]

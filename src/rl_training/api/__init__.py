@@ -1,41 +1,16 @@
-"""Agents that manage their own runs: learn, evaluate, predict, save, load, resume."""
+"""Agents that manage their own runs: learn, evaluate, predict, save, load, resume.
 
-from rl_training.api.algorithms import (
-    BC,
-    C51DQN,
-    CQL,
-    DQN,
-    IQL,
-    IQN,
-    QRDQN,
-    REDQ,
-    SAC,
-    TD3,
-    TD3BC,
-    TQC,
-    DrQ,
-    DrQv2,
-    RainbowDQN,
-)
-from rl_training.api.managed import ManagedAlgorithm
-from rl_training.run.callbacks import Callback
+The classes follow from the registry of algorithms; type checkers read `__init__.pyi`.
+"""
 
-__all__ = [
-    "BC",
-    "C51DQN",
-    "CQL",
-    "Callback",
-    "DQN",
-    "IQL",
-    "IQN",
-    "QRDQN",
-    "REDQ",
-    "SAC",
-    "TD3",
-    "TD3BC",
-    "TQC",
-    "DrQ",
-    "DrQv2",
-    "ManagedAlgorithm",
-    "RainbowDQN",
-]
+from rl_training.algorithms.registry import class_names
+from rl_training.core.exports import lazy_exports
+
+_PLACES = {
+    **dict.fromkeys(class_names(), "rl_training.api.algorithms"),
+    "Callback": "rl_training.run.callbacks",
+    "ManagedAlgorithm": "rl_training.api.managed",
+    "managed_class": "rl_training.api.algorithms",
+}
+__all__ = [*_PLACES]
+__getattr__, __dir__ = lazy_exports(__name__, _PLACES)

@@ -1,63 +1,34 @@
-"""One managed class per algorithm. (The learners, which hold the maths, are in `rl_training.algorithms`.)"""
+"""One managed class per algorithm of the registry, made when it is first used; type checkers read `algorithms.pyi`.
 
+The learners, which hold the maths, are in `rl_training.algorithms`.
+"""
+
+from typing import Any
+
+from rl_training.algorithms.registry import algorithm_of_class, class_names, learner_class
 from rl_training.api.managed import ManagedAlgorithm
 
-
-class DQN(ManagedAlgorithm):
-    algo_name = "dqn"
-
-
-class C51DQN(ManagedAlgorithm):
-    algo_name = "c51_dqn"
+__all__ = [*class_names(), "managed_class"]
+_classes: dict[type, type[ManagedAlgorithm]] = {}  # by learner
 
 
-class QRDQN(ManagedAlgorithm):
-    algo_name = "qr_dqn"
+def managed_class(algo: str) -> type[ManagedAlgorithm]:
+    """The managed class of an algorithm, built-in or of an installed package: `managed_class("sac")` is `SAC`."""
+    learner = learner_class(algo)
+    if learner in _classes:
+        return _classes[learner]
+    settings = f"{learner.settings_type.__module__}.{learner.settings_type.__qualname__}"
+    doc = f"{learner.title}.\n\nKeywords: the settings of `{settings}` and the fields of `TrainConfig`."
+    made = type(learner.__name__, (ManagedAlgorithm,), {"__module__": __name__, "__doc__": doc, "algo_name": algo})
+    return _classes.setdefault(learner, made)  # one class for all threads
 
 
-class IQN(ManagedAlgorithm):
-    algo_name = "iqn"
+def __getattr__(name: str) -> Any:
+    algo = None if name.startswith("_") else algorithm_of_class(name)
+    if algo is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return managed_class(algo)
 
 
-class RainbowDQN(ManagedAlgorithm):
-    algo_name = "rainbow_dqn"
-
-
-class SAC(ManagedAlgorithm):
-    algo_name = "sac"
-
-
-class TD3(ManagedAlgorithm):
-    algo_name = "td3"
-
-
-class TQC(ManagedAlgorithm):
-    algo_name = "tqc"
-
-
-class REDQ(ManagedAlgorithm):
-    algo_name = "redq"
-
-
-class BC(ManagedAlgorithm):
-    algo_name = "bc"
-
-
-class IQL(ManagedAlgorithm):
-    algo_name = "iql"
-
-
-class CQL(ManagedAlgorithm):
-    algo_name = "cql"
-
-
-class TD3BC(ManagedAlgorithm):
-    algo_name = "td3_bc"
-
-
-class DrQ(ManagedAlgorithm):
-    algo_name = "drq"
-
-
-class DrQv2(ManagedAlgorithm):
-    algo_name = "drqv2"
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -25,7 +25,7 @@ from rl_training.files.atomic import (
 )
 from rl_training.files.tensor_files import TYPE_NAMES
 
-FORMAT = 1
+FORMAT = 2  # 1: one flat state instead of parts
 MANIFEST = "manifest.json"
 STEP_NAME = re.compile(r"step_(\d{12})")
 FILE_NAME = re.compile(r"[a-z0-9_]+\.(safetensors|json)")
@@ -143,6 +143,11 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         raise DamagedCheckpoint(f"{path.name} damaged ({MANIFEST} is incomplete)")
     if manifest["format"] > FORMAT:
         raise UserError(f"{path}: written by {one_line(manifest.get('library'))}, this is {__version__}")
+    if manifest["format"] < FORMAT:
+        raise UserError(
+            f"{path}: a checkpoint of an older layout (format {manifest['format']}, this version reads {FORMAT}); "
+            "resume it with the version that wrote it, or start a new run from one of its agent files"
+        )
     return manifest
 
 

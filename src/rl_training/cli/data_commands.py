@@ -1,100 +1,75 @@
-"""`rl-training data`: look at a data set, convert it, record one."""
+"""`rl-training data`: show, convert or record a dataset for offline learning."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
 import textwrap
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from rl_training.cli.arguments import (
+    Args,
+    Parser,
+    add_cleaning_flags,
+    add_command,
+    add_episode_limit,
+    whole_number,
+)
 from rl_training.core.checks import UserError
 
-Words = argparse.Namespace
-MOST_BINS, LEAST_BINS = 12, 4
-NARROWEST, WIDEST = 24, 100  # columns
+if TYPE_CHECKING:
+    from rl_training.data.datasets.transitions import Transitions
+
+MIN_BINS, MAX_BINS = 4, 12
+MIN_COLUMNS, MAX_COLUMNS = 24, 100
 
 
-def add_data(subparsers: Any, whole: Any) -> None:
-    """`whole` reads a whole number off the command line."""
-    text = "look at a data set for offline learning, convert it, record one"
-    parser: argparse.ArgumentParser = subparsers.add_parser("data", help=text, description=text)
-    parser.set_defaults(run=lambda words: parser.print_help())
-    commands = parser.add_subparsers(dest="data_command", metavar="COMMAND", parser_class=type(parser))
+def add_data(subparsers: Any) -> None:
+    text = "show, convert or record a dataset for offline learning"
+    parser: Parser = subparsers.add_parser("data", help=text, description=text)
+    parser.print_help_by_default()
+    commands = parser.add_subparsers(dest="data_command", metavar="COMMAND", parser_class=Parser)
+    for add in (add_show, add_convert, add_record):
+        add(commands)
 
-    show = _command(commands, "show", run_show, "what a data set holds, with a histogram of its returns")
+
+def add_show(subparsers: Any) -> None:
+    show = add_command(subparsers, "show", run_show, "what a dataset holds, with a histogram of its returns")
     show.add_argument("path", metavar="DATA", help="npz, HDF5, a Minari folder or id, or a run (its replay)")
     show.add_argument("--env", metavar="ENV", help="check that it fits this environment")
-
-    convert = _command(commands, "convert", run_convert, "the same transitions in another format, bit for bit")
-    convert.add_argument("path", metavar="DATA")
-    convert.add_argument("output", metavar="OUTPUT", help=".npz, .hdf5 or .h5; without a suffix, a Minari folder")
-    add_mending(show, clip_help="with --env: actions outside its bounds are clipped")
-    add_mending(convert)
-
-    record = _command(commands, "record", run_record, "play an environment, at random or with an agent, and keep it")
-    record.add_argument("output", metavar="OUTPUT", help=".npz, .hdf5 or .h5; without a suffix, a Minari folder")
-    record.add_argument("--env", metavar="ENV", help="the environment; with --agent, its own unless given")
-    record.add_argument("--agent", metavar="PATH", help="an agent file, a checkpoint or a run; none: random actions")
-    record.add_argument("--size", type=whole, default=10_000, metavar="N", help="transitions (default 10000)")
-    record.add_argument("--seed", type=whole, default=0, metavar="K")
-    noise = "standard deviation of noise on actions in [-1, 1], or the share of random choices"
-    record.add_argument("--noise", type=float, default=0.0, metavar="X", help=noise)
-    record.add_argument("--device", default="cpu", metavar="D")
-    record.add_argument("--quiet", action="store_true", help="no progress display")
-    add_episode_limit(record, whole)
-    for command in (convert, record):
-        command.add_argument("--format", metavar="F", help="npz, hdf5 or minari, where the name does not tell")
+    add_cleaning_flags(show, clip_help="with --env: clip actions to its bounds")
 
 
-def add_episode_limit(parser: argparse.ArgumentParser, whole: Any) -> None:
-    text = "cut an episode after N steps (default: the config's eval_episode_limit, without a time limit)"
-    parser.add_argument("--episode-limit", type=whole, metavar="N", help=text)
-
-
-def add_mending(parser: argparse.ArgumentParser, clip_help: str | None = None) -> None:
-    """What can be done about a data set's faults; actions are clipped only where there are bounds."""
-    parser.add_argument("--drop-nonfinite", action="store_true", help="leave out rows with NaN or infinity")
-    if clip_help is not None:
-        parser.add_argument("--clip-actions", action="store_true", help=clip_help)
-
-
-def _command(commands: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
-    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
-    parser.set_defaults(run=run)
-    return parser
-
-
-def run_show(words: Words) -> int:
+def run_show(args: Args) -> int:
     from rl_training.data.datasets.conversion import differences, load_data, training_data
     from rl_training.data.datasets.prepare import environment_codecs
     from rl_training.data.datasets.summary import summarize_data, trajectory_returns
     from rl_training.envs.host.factory import EnvSource
 
-    transitions, mended = load_data(words.path, drop_nonfinite=words.drop_nonfinite), list[str]()
-    if words.env is not None:
-        observation, action = environment_codecs(EnvSource(words.env))
-        training_data(transitions, observation, action, words.path, words.clip_actions, mended.append)
-        mended += differences(transitions, observation, action, words.env, words.path)
-    summary = summarize_data(transitions, words.env)
-    summary["notes"] = [*summary["notes"], *mended]
-    if words.json:
+    transitions, notes = load_data(args.path, drop_nonfinite=args.drop_nonfinite), list[str]()
+    if args.env is not None:
+        observation, action = environment_codecs(EnvSource(args.env))
+        training_data(transitions, observation, action, args.path, args.clip_actions, notes.append)
+        notes += differences(transitions, observation, action, args.env, args.path)
+    summary = summarize_data(transitions, args.env)
+    summary["notes"] = [*summary["notes"], *notes]
+    if args.json:
         print(_json(summary))
         return 0
-    columns = min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
-    lines = [textwrap.fill(line, columns, subsequent_indent="  ") for line in _facts(summary)]
-    lines += ["", "returns", *histogram(trajectory_returns(transitions)[0].tolist(), columns, _solid(sys.stdout))]
+    columns = min(max(shutil.get_terminal_size().columns, MIN_COLUMNS), MAX_COLUMNS)
+    lines = [textwrap.fill(line, columns, subsequent_indent="  ") for line in _summary_lines(summary)]
+    returns = trajectory_returns(transitions)[0].tolist()
+    lines += ["", "returns", *histogram(returns, columns, solid=_prints_blocks(sys.stdout))]
     print("\n".join(lines))
-    for note in summary["notes"]:
-        print(f"note: {note}", file=sys.stderr)
+    _print_notes(summary["notes"])
     return 0
 
 
-def _facts(summary: dict[str, Any]) -> list[str]:
+def _summary_lines(summary: dict[str, Any]) -> list[str]:
     returns, lengths = summary["returns"], summary["lengths"]
     rows = {
         "transitions": f"{summary['transitions']:,} ({summary['bytes'] / 2**20:.1f} MiB)",
@@ -107,16 +82,16 @@ def _facts(summary: dict[str, Any]) -> list[str]:
     for name in ("observations", "actions", "rewards"):
         about = summary[name]
         shape = "x".join(map(str, about["shape"])) + " " if about["shape"] else ""
-        kind = "choices, " if about.get("discrete") else ""
+        kind = "choices, " * bool(about.get("discrete"))
         rows[name] = f"{shape}{about['dtype']}, {kind}{about['min']:.4g} to {about['max']:.4g}"
-    rows |= {"environment": summary["env_id"] or "not told", "sha256": summary["sha256"]}
+    rows |= {"environment": summary["env_id"] or "unknown", "sha256": summary["sha256"]}
     return [f"{name:13s} {text}" for name, text in rows.items()]
 
 
 def histogram(values: list[float], columns: int, solid: bool) -> list[str]:
-    """One line a bin: its lower end, a bar, and how many. Fits into `columns`."""
+    """One line per bin, at most `columns` wide: its lower end, a bar, and the number of values."""
     low, high = min(values), max(values)
-    bins = 1 if low == high else max(LEAST_BINS, min(MOST_BINS, len(values)))
+    bins = 1 if low == high else max(MIN_BINS, min(MAX_BINS, len(values)))
     counts = [0] * bins
     for value in values:
         counts[min(int((value - low) / (high - low) * bins), bins - 1) if bins > 1 else 0] += 1
@@ -125,93 +100,132 @@ def histogram(values: list[float], columns: int, solid: bool) -> list[str]:
     room = max(columns - left - right - 2, 1)
     lines = []
     for label, count in zip(labels, counts, strict=True):
-        eighths = -(-count * room * 8 // max(counts))  # rounded up: a bin that is not empty is seen
+        eighths = -(-count * room * 8 // max(counts))  # rounded up: a bin that is not empty has a visible bar
         full, rest = divmod(eighths, 8)
         bar = "█" * full + " ▏▎▍▌▋▊▉"[rest].strip() if solid else "#" * (full + bool(rest))
         lines.append(f"{label:>{left}} {bar:<{room}} {count:>{right}}")
     return lines
 
 
-def _solid(stream: Any) -> bool:
+def _prints_blocks(stream: Any) -> bool:
     return "utf" in (getattr(stream, "encoding", None) or "").lower()
 
 
-def _new_file(words: Words) -> str:
-    """The format to write in; what is there already is not written over."""
-    from rl_training.data.datasets.formats.writing import check_new, choose_format
-
-    chosen = choose_format(Path(words.output), words.format)
-    check_new(Path(words.output), chosen)
-    return chosen
+def add_convert(subparsers: Any) -> None:
+    convert = add_command(subparsers, "convert", run_convert, "the same transitions in another format, bit for bit")
+    convert.add_argument("path", metavar="DATA")
+    _add_output(convert)
+    add_cleaning_flags(convert)
 
 
-def _json(answer: dict[str, Any]) -> str:
-    from rl_training.run.writers import finite
-
-    return json.dumps(finite(answer), allow_nan=False)
-
-
-def run_convert(words: Words) -> int:
+def run_convert(args: Args) -> int:
     from rl_training.data.datasets.conversion import load_data
-    from rl_training.data.datasets.formats.writing import save_transitions
 
-    chosen = _new_file(words)  # before a large file is read
-    transitions = load_data(words.path, drop_nonfinite=words.drop_nonfinite)
-    _print_notes(transitions)
-    return _report(words, save_transitions(transitions, words.output, chosen), transitions)
+    chosen = _output_format(args)  # before a large file is read
+    return _save(args, load_data(args.path, drop_nonfinite=args.drop_nonfinite), chosen)
 
 
-def run_record(words: Words) -> int:
-    from rl_training.data.datasets.formats.writing import save_transitions
+def add_record(subparsers: Any) -> None:
+    text = "record transitions of random actions or of an agent in an environment"
+    record = add_command(subparsers, "record", run_record, text)
+    _add_output(record)
+    record.add_argument("--env", metavar="ENV", help="the environment (default with --agent: the agent's)")
+    text = "an agent file, a checkpoint or a run (default: random actions)"
+    record.add_argument("--agent", metavar="PATH", help=text)
+    record.add_argument("--size", type=whole_number, default=10_000, metavar="N", help="transitions (default 10000)")
+    record.add_argument("--seed", type=whole_number, default=0, metavar="K")
+    text = "standard deviation of noise on actions in [-1, 1], or the share of random choices"
+    record.add_argument("--noise", type=float, default=0.0, metavar="X", help=text)
+    record.add_argument("--device", default="cpu", metavar="D")
+    record.add_argument("--quiet", action="store_true", help="no progress display")
+    add_episode_limit(record)
+
+
+def run_record(args: Args) -> int:
     from rl_training.data.datasets.generate import record_policy, record_random
     from rl_training.envs.host.episode_bound import EpisodeBound
     from rl_training.envs.host.factory import EnvSource
     from rl_training.run.agent import load_agent
-    from rl_training.run.progress import Progress
     from rl_training.run.workflows import env_source
 
-    chosen = _new_file(words)
-    if words.agent is None and words.env is None:
-        raise UserError("record needs --env ENV, or --agent PATH, or both")
-    if words.agent is None and words.noise:
-        raise UserError("--noise is noise on an agent's actions: it needs --agent")
-    if not 0 <= words.seed < 2**31:
-        raise UserError(f"seed must be >= 0 and < 2**31, got {words.seed}")
-    if words.size < 2:
-        raise UserError(f"--size must be >= 2, got {words.size}")
-    with ExitStack() as stack:
-        display: Progress | None = None
-
-        def watch(step: int) -> None:
-            nonlocal display
-            if display is None:  # not before the first step: a mistake is told without a bar
-                label = f"record {words.env or words.agent}"
-                display = stack.enter_context(Progress(words.size, label, enabled=not words.quiet))
-            display.update(step, {})
-
-        if words.agent is None:
-            bound = EpisodeBound(asked=words.episode_limit)
-            transitions = record_random(EnvSource(words.env), words.size, words.seed, watch, bound)
+    chosen = _output_format(args)
+    _check_record(args)
+    with _progress(args) as watch:
+        if args.agent is None:
+            bound = EpisodeBound(asked=args.episode_limit)
+            transitions = record_random(EnvSource(args.env), args.size, args.seed, watch, bound)
         else:
-            agent = load_agent(words.agent, words.device)
-            source = env_source(agent.config, words.env)
-            bound = EpisodeBound.of(agent.config, words.episode_limit)
-            transitions = record_policy(agent, source, words.size, words.seed, words.noise, watch, bound)
-    _print_notes(transitions)
-    return _report(words, save_transitions(transitions, words.output, chosen), transitions)
+            agent = load_agent(args.agent, args.device)
+            source = env_source(agent.config, args.env)
+            bound = EpisodeBound.of(agent.config, args.episode_limit)
+            transitions = record_policy(agent, source, args.size, args.seed, args.noise, watch, bound)
+    return _save(args, transitions, chosen)
 
 
-def _print_notes(transitions: Any) -> None:
-    for note in transitions.notes:
-        print(f"note: {note}", file=sys.stderr)
+def _check_record(args: Args) -> None:
+    if args.agent is None and args.env is None:
+        raise UserError("record needs --env ENV, or --agent PATH, or both")
+    if args.agent is None and args.noise:
+        raise UserError("--noise is noise on an agent's actions: it needs --agent")
+    if not 0 <= args.seed < 2**31:
+        raise UserError(f"seed must be >= 0 and < 2**31, got {args.seed}")
+    if args.size < 2:
+        raise UserError(f"--size must be >= 2, got {args.size}")
 
 
-def _report(words: Words, path: Path, transitions: Any) -> int:
+@contextmanager
+def _progress(args: Args) -> Iterator[Callable[[int], None]]:
+    """The function that shows how far a recording is; the display opens at its first step, after all checks."""
+    from rl_training.run.progress import Progress
+
+    display: Progress | None = None
+
+    def watch(step: int) -> None:
+        nonlocal display
+        display = display or Progress(args.size, f"record {args.env or args.agent}", enabled=not args.quiet)
+        display.update(step, {})
+
+    try:
+        yield watch
+    finally:
+        if display is not None:
+            display.close()
+
+
+def _add_output(parser: Parser) -> None:
+    parser.add_argument("output", metavar="OUTPUT", help=".npz, .hdf5 or .h5; without a suffix, a Minari folder")
+    parser.add_argument("--format", metavar="F", help="npz, hdf5 or minari (default: by the suffix)")
+
+
+def _output_format(args: Args) -> str:
+    """The format to write; an existing output is rejected."""
+    from rl_training.data.datasets.formats.writing import check_new, choose_format
+
+    chosen = choose_format(Path(args.output), args.format)
+    check_new(Path(args.output), chosen)
+    return chosen
+
+
+def _save(args: Args, transitions: Transitions, chosen: str) -> int:
+    from rl_training.data.datasets.formats.writing import save_transitions
     from rl_training.data.datasets.summary import trajectory_returns
 
+    _print_notes(transitions.notes)
+    path = save_transitions(transitions, args.output, chosen)
     returns, _ = trajectory_returns(transitions)
     answer = {"path": str(path), "transitions": len(transitions), "trajectories": len(returns)}
     answer |= {"return_mean": float(returns.mean()), "sha256": transitions.sha256()}
     text = f"{path}: {len(transitions)} transitions, {len(returns)} trajectories, mean return {returns.mean():.2f}"
-    print(_json(answer) if words.json else f"{text}\nsha256 {answer['sha256']}")
+    print(_json(answer) if args.json else f"{text}\nsha256 {answer['sha256']}")
     return 0
+
+
+def _print_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
+def _json(answer: dict[str, Any]) -> str:
+    from rl_training.files.atomic import finite
+
+    return json.dumps(finite(answer), allow_nan=False)

@@ -1,23 +1,41 @@
-"""What this machine can do, and what to install for the rest."""
+"""`rl-training doctor`: what works on this machine, and what to install for the rest."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from rl_training.cli.arguments import Args, add_command, print_answer
+
+MARKS = {"ok": "ok  ", "info": "-   ", "problem": "!!  "}
+
+
+def add_doctor(subparsers: Any) -> None:
+    add_command(subparsers, "doctor", run_doctor, "check what works on this machine")
+
+
+def run_doctor(args: Args) -> int:
+    checks = examine()
+    lines = [f"{MARKS[check['status']]} {check['name']:12s} {check['detail']}" for check in checks]
+    print_answer(args, checks, "\n".join(lines))
+    return 1 if any(check["status"] == "problem" for check in checks) else 0
+
 
 def examine() -> list[dict[str, Any]]:
+    """Every check: its name, its status (ok, info or problem) and a line of detail."""
+    import importlib.metadata
+
     checks: list[dict[str, Any]] = []
 
     def add(name: str, status: str, detail: str) -> None:
         checks.append({"name": name, "status": status, "detail": detail})
 
     add("python", "ok", f"{platform.python_version()} on {platform.platform()}")
-    _torch(add)
+    _check_torch(add)
     for package, extra in (
         ("gymnasium", None),
         ("mujoco", "mujoco"),
@@ -28,17 +46,17 @@ def examine() -> list[dict[str, Any]]:
         ("tensorboard", "tensorboard"),
     ):
         try:
-            add(package, "ok", importlib.metadata.version(package.lower() if package != "Box2D" else "box2d"))
+            add(package, "ok", importlib.metadata.version(package.lower()))
         except importlib.metadata.PackageNotFoundError:
             how = f"pip install 'rl-training[{extra}]'" if extra else "pip install gymnasium"
             add(package, "info" if extra else "problem", f"not installed; {how}")
-    _rendering(add)
+    _check_rendering(add)
     free = shutil.disk_usage(os.getcwd()).free / 2**30
     add("disk", "ok" if free > 1 else "problem", f"{free:.1f} GiB free in the current directory")
     return checks
 
 
-def _torch(add: Any) -> None:
+def _check_torch(add: Callable[[str, str, str], None]) -> None:
     import torch
 
     from rl_training.engine.rounding import narrowed, numerics, portable_to
@@ -53,14 +71,14 @@ def _torch(add: Any) -> None:
     where = f"same bits on {portable_to(found) or 'this processor only'} (eager, one thread)"
     add("numerics", "ok" if narrowed(found) is None else "info", f"{found['mode']}: {libraries}; {where}")
     if compiler_present():
-        add("compile", "ok", "a C++ compiler is there: long runs are compiled (compile: auto)")
+        add("compile", "ok", "a C++ compiler is installed: long runs are compiled (compile: auto)")
     else:
         add("compile", "info", "no C++ compiler: runs stay eager; install g++ to train up to twice as fast")
 
 
-def _rendering(add: Any) -> None:
+def _check_rendering(add: Callable[[str, str, str], None]) -> None:
     for env_id in ("CartPole-v1", "HalfCheetah-v5"):
-        add("rendering", *_rendered(env_id))
+        add("rendering", *render_status(env_id))
     try:
         import imageio_ffmpeg
 
@@ -69,8 +87,8 @@ def _rendering(add: Any) -> None:
         add("video", "problem", f"no ffmpeg: {error}")
 
 
-def _rendered(env_id: str) -> tuple[str, str]:
-    """Status and detail of an environment drawn without a display, whatever its renderer raises."""
+def render_status(env_id: str) -> tuple[str, str]:
+    """Status and detail of rendering an environment without a display, whatever its renderer raises."""
     from rl_training.core.checks import UserError
     from rl_training.envs.host.factory import EnvSource
     from rl_training.envs.host.pixels import free_renderer, said

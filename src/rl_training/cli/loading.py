@@ -1,4 +1,4 @@
-"""Configs from files, from the package and from the command line, checked in full before anything is built."""
+"""Configs from files, from the package and from the command line, validated in full before anything is built."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), **changes: Any)
 def default_config(algo: str, env_id: str | None, overrides: Sequence[str] = (), **changes: Any) -> TrainConfig:
     """The packaged config for this algorithm and environment if there is one, else the algorithm's defaults.
 
-    Without an environment, a data file must be among the `overrides`.
+    Without an environment, `overrides` must name a dataset file.
     """
     if env_id is None:
         return build_config({"algo": algo}, overrides, changes, None)
@@ -53,25 +53,23 @@ def default_config(algo: str, env_id: str | None, overrides: Sequence[str] = (),
 def build_config(
     values: Mapping[str, Any], overrides: Sequence[str], changes: Mapping[str, Any], source: LoadedYaml | None
 ) -> TrainConfig:
-    """`values`, from a file or not, with the command line's `changes` and `overrides`; all problems at once."""
-    from rl_training.run import (
-        validate as fitting,  # here: it loads torch, which reading a file or `--help` does not need
-    )
+    """`values`, of a file or not, with the command line's `changes` and `overrides`; reports all problems at once."""
+    from rl_training.run import validate  # loads torch, which `--help` does not need
 
     merged = {**values, **{name: value for name, value in changes.items() if value is not None}}
     if changes.get("seed") is not None and changes.get("seeds") is None:
         merged.pop("seeds", None)
     assignments, problems = parse_overrides(overrides)
     algo = next((one.value for one in reversed(assignments) if one.keys == ("algo",)), merged.get("algo"))
-    cls, unknown_algo = fitting.learner_class_or_problem(algo) if isinstance(algo, str) and algo else (None, [])
-    names = fitting.setting_names(cls) if cls is not None else None
-    assignments = [_placed(one, names or ()) for one in assignments]
+    cls, unknown_algo = validate.learner_class_or_problem(algo) if isinstance(algo, str) and algo else (None, [])
+    names = validate.setting_names(cls) if cls is not None else None
+    assignments = [_in_section(one, names or ()) for one in assignments]
     over = assign({}, assignments)[0].get("algo_kwargs")
     if cls is not None and isinstance(over, Mapping) and isinstance(merged.get("algo_kwargs"), Mapping):
         merged["algo_kwargs"] = cls.drop_replaced(merged["algo_kwargs"], over)
-    merged, misfits = assign(merged, assignments)
-    problems += misfits
-    if "env_id" not in merged and cls is not None and cls.offline and _from_file_alone(merged.get("algo_kwargs")):
+    merged, conflicts = assign(merged, assignments)
+    problems += conflicts
+    if "env_id" not in merged and cls is not None and cls.offline and _needs_no_environment(merged.get("algo_kwargs")):
         merged["env_id"] = NO_ENVIRONMENT
 
     explain = partial(explain_unknown, fields=FIELD_NAMES, settings=names, algo=str(algo), in_settings=False)
@@ -83,21 +81,21 @@ def build_config(
         found = [*found, *error.problems]
     sections = [merged.get(name) for name in ("algo_kwargs", "env_kwargs")]
     kwargs = [one if isinstance(one, Mapping) else {} for one in sections]
-    found = [*found, *fitting.read_settings(cls, *kwargs)[1]]
+    found = [*found, *validate.read_settings(cls, *kwargs)[1]]
     if problems or found:
-        blamed = source.with_values(merged) if source is not None else None
-        raise ConfigError([*problems, *located(found, blamed).problems])
+        origin = source.with_values(merged) if source is not None else None
+        raise ConfigError([*problems, *located(found, origin).problems])
     return config
 
 
-def _from_file_alone(algo_kwargs: Any) -> bool:
-    """Whether these settings of an offline algorithm ask for a data file and never for an environment."""
+def _needs_no_environment(algo_kwargs: Any) -> bool:
+    """Whether an offline algorithm with these settings learns from a file alone."""
     given = algo_kwargs if isinstance(algo_kwargs, Mapping) else {}
     return given.get("dataset_path") is not None and given.get("offline_steps") is None
 
 
-def _placed(one: Assignment, settings: Sequence[str]) -> Assignment:
-    """`gamma=0.98` means `algo_kwargs.gamma=0.98`: no field of the config has that name, and the algorithm has it."""
+def _in_section(one: Assignment, settings: Sequence[str]) -> Assignment:
+    """`gamma=0.98` as `algo_kwargs.gamma=0.98`, if it is a setting of the algorithm and no field of the config."""
     if one.keys[0] in FIELD_NAMES or one.keys[0] not in settings:
         return one
     return replace(one, keys=("algo_kwargs", *one.keys))

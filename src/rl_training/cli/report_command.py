@@ -1,17 +1,28 @@
-"""`rl-training report`: the one-file HTML report of any run, and the summary line of a finished one."""
+"""`rl-training report`: the HTML report of any run in one file."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
+from rl_training.cli.arguments import Args, add_command, print_answer
 from rl_training.core.checks import UserError
-from rl_training.core.statistics import headline, summarize
 
 
-def report_of(args: argparse.Namespace) -> Path:
-    """Write the report of a run in whatever state it is and return its path."""
+def add_report(subparsers: Any) -> None:
+    text = "the HTML report of a run: finished, stopped, failed or running"
+    report = add_command(subparsers, "report", run_report, text)
+    report.add_argument("target", metavar="RUN", help="a run directory")
+    report.add_argument("-o", "--output", metavar="FILE", help="by default report.html in the run directory")
+
+
+def run_report(args: Args) -> int:
+    path = _write(args)
+    print_answer(args, {"report": str(path)}, f"report {path}")
+    return 0
+
+
+def _write(args: Args) -> Path:
     from rl_training.report.page import write_report
 
     run_dir = _run_directory(Path(args.target))
@@ -36,16 +47,3 @@ def _run_directory(path: Path) -> Path:
     more = f" and {len(held) - 3} more" if len(held) > 3 else ""
     hint = f"; the runs in it are {', '.join(held[:3])}{more}" if held else ""
     raise UserError(f"{path}: not a run directory (it has no run.json){hint}")
-
-
-def return_line(metrics: dict[str, Any]) -> str | None:
-    """What the last evaluation of a run came to, if there was one."""
-    means = metrics.get("eval_return_means")
-    if not means:
-        return None
-    if len(means) > 1:
-        return headline(summarize(means))
-    return (
-        f"{metrics['eval_return_mean']:.1f} +- {metrics['eval_return_std']:.1f} "
-        f"({metrics['eval_episodes']} episodes), best {metrics['best_eval_return_mean']:.1f}"
-    )

@@ -1,17 +1,11 @@
 """Where batches come from. A name is imported when it is first used."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from rl_training.core.exports import lazy_exports
 
 if TYPE_CHECKING:
     from rl_training.data.datasets.transition_dataset import TransitionDataset, compute_discounted_returns_to_go
 
 __all__ = ["TransitionDataset", "compute_discounted_returns_to_go"]
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(importlib.import_module("rl_training.data.datasets.transition_dataset"), name)
-    raise AttributeError(f"module 'rl_training.data' has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(__name__, dict.fromkeys(__all__, "rl_training.data.datasets.transition_dataset"))

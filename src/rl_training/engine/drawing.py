@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rl_training.core.rng import STREAM_IDS, stream
-from rl_training.engine import device_rng
 from rl_training.engine.phases import Noise, NoiseSpec, Source
+from rl_training.tensors import device_rng
 
 
 def host_indices(

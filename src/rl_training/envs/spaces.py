@@ -54,6 +54,46 @@ class ObservationCodec:
     def is_image(self) -> bool:
         return len(self.shape) == 3
 
+    def accepts_dtype(self, dtype: np.dtype[Any]) -> bool:
+        """Whether arrays of this dtype can be stored as observations: images are bytes, vectors any numbers."""
+        return not self.is_image or dtype == np.uint8
+
+    def bounds(self, rounding: float) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """The lowest and highest vectors, widened by a relative rounding error; None where there are none to check."""
+        space = self.space
+        if not isinstance(space, spaces.Box) or self.is_image:
+            return None
+        low, high = (np.asarray(bound, np.float64) for bound in (space.low, space.high))
+        with np.errstate(over="ignore"):
+            return low - rounding * np.maximum(np.abs(low), 1), high + rounding * np.maximum(np.abs(high), 1)
+
+    def read(self, obs: Any) -> tuple[NDArray[Any], bool]:
+        """One observation or a batch, as a caller passes it, to encoded rows; whether it was one."""
+        space = self.space
+        try:
+            array = np.asarray(obs)
+        except ValueError as error:
+            raise UserError(f"observation must be an array of shape {space.shape}, got a ragged list") from error
+        if array.dtype == object or not np.issubdtype(array.dtype, np.number):
+            raise UserError(f"observation must be an array of numbers of shape {space.shape}")
+        single = array.shape == space.shape
+        batch = array[None] if single else array
+        if batch.shape[1:] != space.shape or len(batch) == 0:
+            raise UserError(f"observation must be of shape {space.shape} or a batch of it, got {array.shape}")
+        if not np.isfinite(batch).all():
+            raise UserError("observation must be finite, got NaN or infinity")
+        if self.is_image and not ((batch >= 0) & (batch <= 255) & (batch == np.floor(batch))).all():
+            raise UserError("observation must be an image of whole numbers from 0 to 255 (uint8)")
+        rows = np.zeros((len(batch), *self.shape), self.dtype)
+        for row, one in zip(rows, batch, strict=True):
+            if self.one_hot and not (one == int(one) and space.contains(int(one))):
+                raise UserError(f"observation must be in {space}, got {one}")
+            with np.errstate(over="ignore"):
+                self.encode(one, row)
+        if not np.isfinite(rows).all():
+            raise UserError("observation must be finite in float32")
+        return rows, single
+
     def same_but_for_bounds(self, before: Mapping[str, Any]) -> bool:
         """Whether a saved space is of vectors of the same shape: a data set knows no bounds, an environment does."""
         now = space_to_dict(self.space)
@@ -118,6 +158,22 @@ class ActionCodec:
         """The first of a batch in the environment's units, as a user passes it to `step`: an int or an array."""
         return int(actions[0]) if self.discrete else actions[0]
 
+    @property
+    def can_be_clipped(self) -> bool:
+        return not self.discrete
+
+    def accepts(self, actions: NDArray[Any]) -> bool:
+        """Whether rows of a dataset have the shape and type of this space's actions."""
+        if self.discrete:
+            return actions.dtype.kind != "f"
+        return actions.ndim == 2 and actions.shape[1] == self.dim
+
+    def outside(self, actions: NDArray[Any], rounding: float) -> NDArray[np.bool_]:
+        """Which rows, in the library's units, are outside the space by more than a rounding error."""
+        if self.discrete:
+            return np.asarray((actions < 0) | (actions >= self.dim))
+        return np.asarray((np.abs(actions) > 1 + rounding).any(1))
+
     def contains(self, actions: NDArray[Any]) -> bool:
         """Whether all of these, in the environment's units, are inside its space."""
         space: Any = self.space
@@ -135,7 +191,7 @@ class ActionCodec:
     def from_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """The inverse of `to_env`."""
         if self.discrete:
-            return actions - self.start
+            return actions.astype(np.int64) - self.start
         return ((actions.astype(np.float64) - self.low) / self.half_range - 1.0).astype(np.float32)
 
 
@@ -169,6 +225,11 @@ def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
     # repr keeps every bit and infinity; a bound that is the same everywhere is written once
     texts = {k: [repr(float(b)) for b in (v.flat[:1] if (v == v.flat[0]).all() else v.flat)] for k, v in bounds.items()}
     return {"kind": "box", "shape": list(space.shape), "dtype": np.dtype(space.dtype).name, **texts}
+
+
+def described_shape(values: Mapping[str, Any]) -> tuple[int, ...]:
+    """The shape of one row of a space that is described as by `space_to_dict`."""
+    return () if values["kind"] == "discrete" else tuple(values["shape"])
 
 
 def space_from_dict(values: dict[str, Any]) -> spaces.Space[Any]:

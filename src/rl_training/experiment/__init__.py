@@ -1,1 +1,1 @@
-"""What surrounds training: run directories, progress, evaluation, videos and reports."""
+"""Pinned names that live elsewhere: the config, the registry with its functions, the manager."""

@@ -1,4 +1,4 @@
-"""Names that callers import from here; they live in `rl_training.config.train_config`."""
+"""Pinned names; they live in `rl_training.config.train_config`."""
 
 from rl_training.config.train_config import TrainConfig
 

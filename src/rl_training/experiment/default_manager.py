@@ -1,4 +1,4 @@
-"""Names that callers import from here; they live in `rl_training.run.manager`."""
+"""Pinned names; they live in `rl_training.run.manager`."""
 
 from rl_training.run.manager import DefaultExperimentManager
 

@@ -1,4 +1,4 @@
-"""Names that callers import from here; they live in `rl_training.run.algorithm_spec`."""
+"""Pinned names; they live in `rl_training.run.algorithm_spec`."""
 
 from rl_training.run.algorithm_spec import AlgorithmSpec, get_algorithm_spec, list_algorithm_specs
 

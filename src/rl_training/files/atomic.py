@@ -8,7 +8,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -109,6 +109,17 @@ def remove_temporaries(directory: Path) -> None:
 def to_json(value: Any, indent: int | None = None) -> bytes:
     """One canonical form, so that a file can be compared with what it should be. NaN is refused: it is not JSON."""
     return (json.dumps(value, indent=indent, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def finite(value: Any) -> Any:
+    """The same value with null for NaN and infinity, which are not JSON."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
 
 
 def read_bytes(path: Path, limit: int | None = None, first: int | None = None) -> bytes:

@@ -22,7 +22,7 @@ from rl_training.files.atomic import make_directory, read_json, replace_file, sy
 
 PACKAGES = ("rl-training", "torch", "numpy", "gymnasium", "mujoco", "ale-py", "safetensors")
 
-CAN_BE_ASKED = ("total_timesteps", "eval_episodes", "env_id", "algo_kwargs")  # what `resume` may change
+OVERRIDABLE_ON_RESUME = ("total_timesteps", "eval_episodes", "env_id", "algo_kwargs")  # what `resume` may change
 
 
 def create_run_dir(config: TrainConfig, suffix: str | None = None) -> Path:
@@ -70,6 +70,13 @@ class RunLock:
         handle.flush()
         self._handle = handle
 
+    def __enter__(self) -> RunLock:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
     def release(self) -> None:
         if self._handle is not None:
             self._handle.close()
@@ -98,7 +105,7 @@ class RunRecord:
 
     @classmethod
     def create(
-        cls, run_dir: Path, config: TrainConfig, engine: dict[str, Any], promises: dict[str, str] | None = None
+        cls, run_dir: Path, config: TrainConfig, plan: dict[str, Any], promises: dict[str, str] | None = None
     ) -> RunRecord:
         replace_file(run_dir / "config.yaml", dump_yaml(config.to_dict()).encode())
         record = cls(
@@ -114,7 +121,7 @@ class RunRecord:
                 "command": list(sys.argv),
                 "started": _now(),
                 "ended": None,
-                "engine": engine,
+                "execution_plan": plan,
                 "promises": promises or {},
                 "resume": "exact",
                 "resume_note": None,
@@ -129,7 +136,7 @@ class RunRecord:
     @classmethod
     def read(cls, run_dir: Path) -> RunRecord:
         values = read_json(run_dir / "run.json")
-        types = {"status": str, "engine": dict, "metrics": dict, "resume": str, "failed_seeds": dict}
+        types = {"status": str, "execution_plan": dict, "metrics": dict, "resume": str, "failed_seeds": dict}
         if not isinstance(values, dict) or any(not isinstance(values.get(key), types[key]) for key in types):
             raise UserError(f"{run_dir / 'run.json'}: not a run's record")
         return cls(run_dir, {"resume_note": None, **values})
@@ -138,7 +145,7 @@ class RunRecord:
     def asked(self) -> dict[str, Any]:
         """What the last `resume` asked for; the checkpoint it went on from may not know it yet."""
         asked = self.values.get("asked")
-        asked = {k: v for k, v in asked.items() if k in CAN_BE_ASKED} if isinstance(asked, dict) else {}
+        asked = {k: v for k, v in asked.items() if k in OVERRIDABLE_ON_RESUME} if isinstance(asked, dict) else {}
         kinds = {"env_id": str, "algo_kwargs": dict}
         return {k: v for k, v in asked.items() if isinstance(v, kinds.get(k, object))}
 

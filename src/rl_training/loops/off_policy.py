@@ -2,49 +2,67 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Callable
 
-from rl_training.data.replay.buffer import Array, ReplayBuffer
+from rl_training.algorithms.base import Learner
+from rl_training.checkpoint.parts import Part
+from rl_training.checkpoint.read import Checkpoint
+from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.data.replay.mixed import MixedData
-from rl_training.envs.host.vector import SeededEnvs
-from rl_training.run.session import Session
+from rl_training.data.replay.part import ReplayPart
+from rl_training.envs.base import VectorEnv
+from rl_training.loops.clock import Clock
 
 
-def step_and_store(envs: SeededEnvs, replay: ReplayBuffer, actions: Array) -> None:
-    """One vector step with `actions` (seeds, num_envs, ...), kept with what came of it."""
+class OffPolicy:
+    """Environments and the replay of what happened in them."""
 
-    def by_seed(array: Array) -> Array:
-        return array.reshape(replay.seeds, envs.num_envs, *array.shape[1:])
+    def __init__(self, envs: VectorEnv, replay: ReplayBuffer) -> None:
+        self.envs, self.replay = envs, replay
+        self.source: ReplayBuffer | MixedData = replay
+        self._replay_part = ReplayPart(replay, envs.spec)
 
-    envs.step(actions.reshape(envs.size, *actions.shape[2:]))
-    replay.add(
-        obs=by_seed(envs.obs),
-        actions=actions,
-        rewards=by_seed(envs.rewards),
-        next_obs=by_seed(envs.next_obs),
-        terminated=by_seed(envs.terminated),
-        truncated=by_seed(envs.truncated),
-    )
+    @property
+    def parts(self) -> list[Part]:
+        return [self._replay_part, self.envs.part]
 
+    def begin(self, learner: Learner) -> None:
+        self.envs.reset_all()
 
-def run_off_policy(session: Session, envs: SeededEnvs, replay: ReplayBuffer, mixed: MixedData | None = None) -> None:
-    """Learns from the replay, or from what it is mixed with."""
-    learner, settings = session.learner, session.settings
-    seeds, rows = len(session.seeds), envs.num_envs
-    has_policy = session.online_from or session.config.started_from is not None
-    while session.running():
-        obs = torch.from_numpy(envs.obs.reshape(seeds, rows, *envs.obs.shape[1:]))
-        learner.observe(obs)
-        if session.step < settings.learning_starts and not has_policy:
-            act = learner.act_randomly(session.step, rows)
-        else:
-            act = learner.act_explore(obs, session.step, session.progress)
-        step_and_store(envs, replay, act.action.cpu().numpy())
-        session.count_step(envs)
-        envs.advance()
-        # At every step, trained or not: else a run resumed between two updates would log another learning rate.
-        learner.set_progress(session.progress)
-        updates = session.updates_owed(rows)
-        if updates:
-            learner.train(mixed or replay, updates, session.step)
-        session.after_step()
+    def restored(self, checkpoint: Checkpoint) -> bool:
+        """End the open episodes that could not be brought back; whether there were none."""
+        lost = self.envs.lost
+        if lost:
+            self.replay.cut_off(lost)
+            self._replay_part.changed_since = checkpoint
+        return not lost
+
+    def run(self, clock: Clock, learner: Learner, after_step: Callable[[], None]) -> None:
+        envs, replay, by_seed = self.envs, self.replay, self.envs.by_seed
+        while clock.running:
+            obs = by_seed(envs.obs)
+            learner.observe(obs)
+            if clock.step < clock.random_until:
+                act = learner.act_randomly(clock.step, envs.num_envs, envs.device)
+            else:
+                act = learner.act_explore(obs, clock.step, clock.progress)
+            step = envs.step(act.action.flatten(0, 1))
+            replay.add(
+                obs=obs,
+                actions=act.action,
+                rewards=by_seed(step.rewards),
+                next_obs=by_seed(step.next_obs),
+                terminated=by_seed(step.terminated),
+                truncated=by_seed(step.truncated),
+            )
+            clock.count(envs.num_envs)
+            envs.advance()
+            # At every step, trained or not: else a run resumed between two updates would log another learning rate.
+            learner.set_progress(clock.progress)
+            updates = clock.updates_owed(envs.num_envs)
+            if updates:
+                learner.train(self.source, updates, clock.step)
+            after_step()
+
+    def close(self) -> None:
+        self.envs.close()

@@ -226,7 +226,7 @@ def _provenance(run: Run) -> str:
         "Command": shlex.join(map(str, command)) if isinstance(command, list) else command,
         "Git commit": run.info.get("git_commit"),
         "Versions": _pairs(run.info.get("versions"), " "),
-        "Engine": _pairs(run.info.get("engine"), ": "),
+        "Execution plan": _pairs(run.info.get("execution_plan"), ": "),
         "Resume": " – ".join(str(run.info[key]) for key in ("resume", "resume_note") if run.info.get(key)),
     }
     config = escape(run.config)

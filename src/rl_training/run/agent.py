@@ -20,11 +20,9 @@ from rl_training.checkpoint.read import (
     Checkpoint,
     DamagedCheckpoint,
     available,
-    load_checkpoint,
     load_tensors,
-    newest_checkpoint,
 )
-from rl_training.checkpoint.schema import LEARNER, check_state, load_learner, unfit
+from rl_training.checkpoint.schema import LEARNER, find_checkpoint, invalid_file
 from rl_training.config.fields import parse
 from rl_training.config.train_config import TrainConfig, config_from_dict
 from rl_training.core.checks import Note, UserError, one_line, shown
@@ -60,7 +58,7 @@ class Agent:
 
     def predict(self, obs: Any, deterministic: bool = True, seed_index: int = 0) -> Any:
         """One observation gives an int or an (action_dim,) array in the environment's units, a batch gives a batch."""
-        rows, single = self._encode(obs)
+        rows, single = self.observation.read(obs)
         result = self.action.to_env(self.act(rows, deterministic, seed_index))
         return self.action.one(result) if single else result
 
@@ -73,32 +71,6 @@ class Agent:
             self._calls += 1
             actions = self.learner.act_explore(every_seed, self._calls, 1.0).action
         return actions[seed_index].cpu().numpy()
-
-    def _encode(self, obs: Any) -> tuple[Array, bool]:
-        space = self.observation.space
-        try:
-            array = np.asarray(obs)
-        except ValueError as error:
-            raise UserError(f"observation must be an array of shape {space.shape}, got a ragged list") from error
-        if array.dtype == object or not np.issubdtype(array.dtype, np.number):
-            raise UserError(f"observation must be an array of numbers of shape {space.shape}")
-        single = array.shape == space.shape
-        batch = array[None] if single else array
-        if batch.shape[1:] != space.shape or len(batch) == 0:
-            raise UserError(f"observation must be of shape {space.shape} or a batch of it, got {array.shape}")
-        if not np.isfinite(batch).all():
-            raise UserError("observation must be finite, got NaN or infinity")
-        if self.observation.is_image and not ((batch >= 0) & (batch <= 255) & (batch == np.floor(batch))).all():
-            raise UserError("observation must be an image of whole numbers from 0 to 255 (uint8)")
-        rows = np.zeros((len(batch), *self.observation.shape), self.observation.dtype)
-        for row, one in zip(rows, batch, strict=True):
-            if self.observation.one_hot and not (one == int(one) and space.contains(int(one))):
-                raise UserError(f"observation must be in {space}, got {one}")
-            with np.errstate(over="ignore"):
-                self.observation.encode(one, row)
-        if not np.isfinite(rows).all():
-            raise UserError("observation must be finite in float32")
-        return rows, single
 
     def parameters(self, seed_index: int) -> dict[str, Tensor]:
         return self.learner.seed_parameters(seed_index)
@@ -161,7 +133,7 @@ def load_agent(path: str | Path, device: str = "cpu") -> Agent:
     if agent.learner.observation_count is not None:
         seen = about.get("observations", agent.step)
         if not isinstance(seen, int) or not 0 <= seen < MAX_COUNT:
-            raise unfit(path, f"observations must be >= 0 and < {MAX_COUNT}, got {shown(seen)}")
+            raise invalid_file(path, f"observations must be >= 0 and < {MAX_COUNT}, got {shown(seen)}")
         agent.learner.set_observation_count(seen)
     agent.path, agent.file = path, data
     return agent
@@ -207,7 +179,7 @@ def _build(about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[s
         return Agent(config, learner, observation, action, step)
     except _WRONG as error:
         what = error if isinstance(error, ValueError) else f"damaged or incomplete ({type(error).__name__}: {error})"
-        raise unfit(path, what) from error
+        raise invalid_file(path, what) from error
 
 
 _WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError, RuntimeError)
@@ -227,20 +199,9 @@ def _load_parameters(agent: Agent, tensors: Mapping[str, Tensor], path: Path) ->
 def agent_from_checkpoint(checkpoint: Checkpoint, device: str = "cpu") -> Agent:
     tensors = checkpoint.tensors(LEARNER)
     agent = _build(checkpoint.state, checkpoint.path, device, tensors)
-    load_learner(checkpoint, agent.learner)
+    try:
+        agent.learner.load_state_dict(tensors)
+    except (KeyError, ValueError) as error:
+        raise invalid_file(checkpoint.path, f"{LEARNER}: {error}") from error
     agent.path = checkpoint.path
     return agent
-
-
-def find_checkpoint(path: Path, only: tuple[str, ...] | None = None) -> tuple[Checkpoint, list[str]]:
-    """A checkpoint directory itself, or the newest intact one of a run directory (and what was skipped).
-
-    With `only`, those files alone are read and verified: a policy does not need the replay behind it.
-    """
-    if (path / "manifest.json").exists() or path.name.startswith("step_"):
-        return check_state(load_checkpoint(path, only)), []
-    root = path / "checkpoints" if (path / "checkpoints").is_dir() else path
-    if not root.is_dir():
-        raise UserError(f"{path}: no such run or checkpoint")
-    checkpoint, skipped = newest_checkpoint(root, only)
-    return check_state(checkpoint), skipped

@@ -8,7 +8,7 @@ from typing import Any
 
 from rl_training.algorithms.base import Learner
 from rl_training.algorithms.registry import algorithm_names, learner_class
-from rl_training.run.run import TrainFunction, trainer_for
+from rl_training.run.trainers import TrainFunction, trainer_for
 from rl_training.run.workflows import evaluate_checkpoint, predict_checkpoint
 
 
@@ -23,7 +23,7 @@ class AlgorithmSpec:
 
 def get_algorithm_spec(name: str) -> AlgorithmSpec:
     cls = learner_class(name)
-    return AlgorithmSpec(cls.name, cls, trainer_for(cls))
+    return AlgorithmSpec(cls.name, cls, trainer_for(cls.name))
 
 
 def list_algorithm_specs() -> tuple[AlgorithmSpec, ...]:

@@ -87,7 +87,7 @@ def _render(env: Env, name: str) -> Frame:
 def wanted_files(session: Session) -> dict[str, Callable[[], None]]:
     """What is still to be written of a finished run, by name. Neither may fail it: training is done and saved."""
     wanted: dict[str, Callable[[], None]] = {}
-    if session.config.video and session.has_environment:
+    if session.config.video and session.inputs.has_environment:
         wanted["video"] = partial(_write_video, session)
     if session.config.report:
         wanted["report"] = partial(_write_report, session)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +23,10 @@ class Callback:
         return None
 
     def on_step(self, session: Session) -> bool | None:
+        return None
+
+    def on_log(self, session: Session, rows: Sequence[Mapping[str, Any]]) -> bool | None:
+        """Gets every row of metrics.jsonl, one for each seed, as it is written."""
         return None
 
     def on_evaluation(self, session: Session, metrics: dict[str, Any]) -> bool | None:

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import torch
 
-from rl_training.algorithms.base import Learner
+from rl_training.algorithms.base import Learner, ReplaySettings
 from rl_training.checkpoint.read import Checkpoint
-from rl_training.config.settings import ReplaySettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.machine import free_memory, gibibytes
 from rl_training.core.specs import EnvSpec
+from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.replay.buffer import ReplayBuffer, whole_steps
 from rl_training.data.replay.frames import bytes_needed, replay_class
 from rl_training.data.replay.priorities import priority_bytes
 from rl_training.files.atomic import DISK_ERRORS
+from rl_training.run.inputs import RunInputs
 
 BYTES_OF_A_WEIGHT = 4 * 5  # itself, in the target, its gradient and Adam's two moments
 
@@ -75,6 +76,17 @@ def check_memory(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, d
         )
 
 
+def check_capacity(inputs: RunInputs, weights: int, device: str, spec: EnvSpec | None = None) -> None:
+    """Reject a run that needs more memory than there is: its networks, its replay, its dataset on a GPU."""
+    config, settings, spec = inputs.config, inputs.settings, spec or inputs.spec
+    if weights:
+        check_learner_memory(weights, config, settings, spec, device)
+    if settings.uses_environment:
+        check_memory(config, settings, spec, device)
+    if weights and inputs.dataset is not None:
+        check_data_memory(inputs.dataset.dataset, device)
+
+
 def _free(device: str) -> int:
     return torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else free_memory()
 
@@ -107,3 +119,15 @@ def disk_note(
     return (
         f"the checkpoints of this run need up to {needed / 2**30:.2g} GiB, {free / 2**30:.2g} GiB are free in {run_dir}"
     )
+
+
+def check_data_memory(dataset: TransitionDataset, device: str) -> None:
+    """On a GPU the whole data set lies in its memory; on the host it is already there."""
+    tensors = (dataset.obs, dataset.actions, dataset.rewards, dataset.next_obs, dataset.dones)
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else needed * 2
+    if needed > 0.9 * free:
+        raise UserError(
+            f"the data set of {len(dataset)} transitions needs {gibibytes(needed)} on {device}, "
+            f"{gibibytes(free)} are free; train with device: cpu"
+        )

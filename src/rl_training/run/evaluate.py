@@ -12,14 +12,13 @@ import torch
 
 from rl_training.algorithms.base import Learner
 from rl_training.core.d4rl import normalized_score
-from rl_training.core.signals import Stopped, StopSignals, interruptible
 from rl_training.envs.host.episode_bound import DEFAULT_BOUND, EpisodeBound
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.vector import SeededEnvs
 from rl_training.run.plan import cores
 
 Guard = Callable[[SeededEnvs], AbstractContextManager[object]]
-LARGEST_BATCH = 32  # episodes of one seed played at the same time
+MAX_BATCH = 32  # episodes of one seed played at the same time
 FRESH_EPISODES = 1 << 30  # evaluations after training start here: episodes that no evaluation during training used
 
 
@@ -39,20 +38,22 @@ class Evaluation:
         return {"eval/mean_reward": self.mean, "eval/mean_ep_length": float(np.mean(self.lengths))}
 
 
-def evaluate(
-    learner: Learner,
-    source: EnvSource,
-    seeds: Sequence[int],
-    episodes: int,
-    first_episode: int,
-    guard: Guard = nullcontext,
-    bound: EpisodeBound = DEFAULT_BOUND,
-) -> list[Evaluation]:
-    """`episodes` episodes for each seed; the same seeds and `first_episode` give the same episodes."""
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """Where, how many and how long the episodes of an evaluation are."""
+
+    source: EnvSource
+    episodes: int  # of each seed
+    bound: EpisodeBound = DEFAULT_BOUND
+    guard: Guard = nullcontext
+
+
+def evaluate(learner: Learner, plan: EvaluationPlan, first_episode: int) -> list[Evaluation]:
+    """Play episodes with every seed's policy; the same seeds and `first_episode` give the same episodes."""
     parts: list[list[Evaluation]] = []
-    for start in range(0, episodes, LARGEST_BATCH):
-        count = min(LARGEST_BATCH, episodes - start)
-        parts.append(_play(learner, source, seeds, count, first_episode + start, guard, bound))
+    for start in range(0, plan.episodes, MAX_BATCH):
+        count = min(MAX_BATCH, plan.episodes - start)
+        parts.append(_play(learner, plan, count, first_episode + start))
     return [
         Evaluation(
             [value for one in of_seed for value in one.returns],
@@ -63,49 +64,19 @@ def evaluate(
     ]
 
 
-def evaluate_until_stopped(
-    learner: Learner,
-    source: EnvSource,
-    seeds: Sequence[int],
-    episodes: int,
-    step: int,
-    guard: Guard,
-    bound: EpisodeBound,
-    signals: StopSignals,
-    note: Callable[[str], None],
-) -> list[Evaluation] | None:
-    """The evaluation at a step of training; None if a signal cut it. Tells of episodes that were cut."""
-    try:
-        with interruptible():
-            results = evaluate(learner, source, seeds, episodes, step, guard, bound)
-    except Stopped:
-        signals.obeyed = True
-        return None
-    cut = sum(one.cut for one in results)
-    if cut:
-        note(f"evaluation at step {step}: {bound.report(cut, episodes * len(seeds))}")
-    return results
-
-
-def _play(
-    learner: Learner,
-    source: EnvSource,
-    seeds: Sequence[int],
-    episodes: int,
-    first_episode: int,
-    guard: Guard,
-    bound: EpisodeBound,
-) -> list[Evaluation]:
+def _play(learner: Learner, plan: EvaluationPlan, episodes: int, first_episode: int) -> list[Evaluation]:
     """One episode in each of `episodes` environments per seed; finished rows are masked."""
+    seeds = learner.seeds
     rows = len(seeds) * episodes
     # Starting processes takes a second: only many environments on many cores win it back.
     workers = cores() if rows >= 64 and cores() >= 4 else 0
-    envs = SeededEnvs(source.for_evaluation(), seeds, episodes, "eval_episode", first_episode, workers=workers)
-    with closing(envs), guard(envs):
+    source = plan.source.for_evaluation()
+    envs = SeededEnvs(source, seeds, episodes, "eval_episode", first_episode, workers=workers)
+    with closing(envs), plan.guard(envs):
         envs.reset_all()
         returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)
         active = np.ones(envs.size, np.bool_)
-        last = bound.steps(envs.spec.episode_limit)
+        last = plan.bound.steps(envs.spec.episode_limit)
         while active.any() and (last is None or lengths.max() < last):
             obs = torch.from_numpy(envs.obs.reshape(len(seeds), episodes, *envs.obs.shape[1:]))
             actions = learner.act_greedy(obs).action.cpu().numpy()

@@ -11,12 +11,11 @@ from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import one_line
 from rl_training.core.signals import Stopped, deferred
 from rl_training.envs.host.vector import EnvironmentFailure
-from rl_training.files.atomic import replace_file, to_json
+from rl_training.files.atomic import finite, replace_file, to_json
 from rl_training.files.run_directory import RunRecord
 from rl_training.run.artifacts import write_report_if_wanted
 from rl_training.run.capacity import shortage
 from rl_training.run.session import TrainingFailure
-from rl_training.run.writers import finite
 
 
 @contextmanager

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.results import TrainResult
@@ -12,7 +14,7 @@ from rl_training.data.datasets.memory import Dataset
 from rl_training.envs.host.factory import EnvFactory
 from rl_training.run.algorithm_spec import get_algorithm_spec
 from rl_training.run.callbacks import Callbacks, as_callbacks
-from rl_training.run.workflows import resume_training
+from rl_training.run.resume import ResumeRequest, resume
 
 
 class PreparedRun:
@@ -43,29 +45,7 @@ class DefaultExperimentManager:
         start = partial(spec.train_fn, config, run_suffix, hooks, env_factory, show_progress, dataset=dataset)
         return PreparedRun(start)
 
-    def resume(
-        self,
-        checkpoint: str | Path,
-        total_timesteps: int | None = None,
-        output_dir: str | Path | None = None,
-        eval_episodes: int | None = None,
-        run_suffix: str | None = None,
-        callbacks: Callbacks | None = None,
-        *,
-        env_id: str | None = None,
-        env_factory: EnvFactory | None = None,
-        show_progress: bool = True,
-        online: bool = False,
-        offline: bool = False,
-        force: bool = False,
-        data: Sequence[str | Path] = (),
-        dataset: Dataset | None = None,
-    ) -> PreparedRun:
-        hooks = as_callbacks(callbacks)
-        return PreparedRun(
-            partial(
-                resume_training, checkpoint, total_timesteps, output_dir, eval_episodes, run_suffix, hooks,
-                env_id=env_id, env_factory=env_factory, show_progress=show_progress, online=online, offline=offline,
-                force=force, data=data, dataset=dataset,
-            )
-        )  # fmt: skip
+    def resume(self, checkpoint: str | Path, *arguments: Any, **keywords: Any) -> PreparedRun:
+        """`arguments` and `keywords` are the other fields of `ResumeRequest`, in its order."""
+        request = ResumeRequest(checkpoint, *arguments, **keywords)
+        return PreparedRun(partial(resume, replace(request, callbacks=as_callbacks(request.callbacks))))

@@ -6,54 +6,49 @@ import dataclasses
 
 import torch
 
-from rl_training.checkpoint.schema import unfit
+from rl_training.checkpoint.schema import invalid_file
 from rl_training.config.fields import parse
-from rl_training.config.settings import ReplaySettings
-from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.engine.rounding import narrowed, numerics, seeds_are_exact
+from rl_training.envs.base import VectorEnv
 from rl_training.envs.host.episode_bound import missing_limit
-from rl_training.envs.host.vector import SeededEnvs
+from rl_training.envs.host_envs import HostEnvs
 from rl_training.files.run_directory import RunRecord, versions
 from rl_training.run.environment_record import REBUILT
-from rl_training.run.plan import Choices, choose_device, rounding_changes
+from rl_training.run.inputs import RunInputs
+from rl_training.run.plan import ExecutionPlan, choose_device, rounding_changes
 from rl_training.run.session import Session
 
 WITHIN_ROUNDING = "is the seed alone within rounding, not bit for bit"
 
 
-def recorded_choices(record: RunRecord) -> tuple[Choices, str | None]:
-    """The choices of the run that is resumed, and why the rest of it will not have the bits that it would have had."""
+def recorded_plan(record: RunRecord) -> tuple[ExecutionPlan, str | None]:
+    """The plan of the run that is resumed, and why the rest of it will not have the bits that it would have had."""
     try:
-        recorded = parse(Choices, record.values["engine"])
+        recorded = parse(ExecutionPlan, record.values["execution_plan"])
         lost = recorded.device.startswith("cuda") and not torch.cuda.is_available()
         device = choose_device("cpu" if lost else recorded.device)
     except UserError as error:
-        raise unfit(record.path, error) from error
-    choices = dataclasses.replace(recorded, device=device, numerics=numerics(device))
+        raise invalid_file(record.path, error) from error
+    plan = dataclasses.replace(recorded, device=device, numerics=numerics(device))
     before = record.values.get("versions")
-    changes = rounding_changes(recorded, choices, before if isinstance(before, dict) else {}, versions())
-    return choices, f"it will not be bit-identical: {changes}" if changes else None
+    changes = rounding_changes(recorded, plan, before if isinstance(before, dict) else {}, versions())
+    return plan, f"it will not be bit-identical: {changes}" if changes else None
 
 
-def starting_notices(
-    config: TrainConfig,
-    settings: ReplaySettings,
-    choices: Choices,
-    record: RunRecord,
-    envs: SeededEnvs | None,
-    has_time_limit: bool = True,
-) -> list[str]:
+def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, envs: VectorEnv | None) -> list[str]:
     """What the user should know before the run starts."""
-    notices = [choices.note] if choices.note else []
-    late = narrowed(choices.numerics)
+    config, settings = inputs.config, inputs.settings
+    limited = inputs.dataset.has_time_limit if inputs.dataset else envs is None or envs.spec.episode_limit is not None
+    notices = [plan.note] if plan.note else []
+    late = narrowed(plan.numerics)
     if late is not None:
         notices.append(late)
-    elif len(config.seed_list) > 1 and not seeds_are_exact(choices.numerics) and choices.device == "cpu":
-        notices.append(f"numerics: {choices.numerics['mode']}, so a seed among many {WITHIN_ROUNDING}")
-    if envs is not None and envs.note and config.workers:
-        notices.append(envs.note)
-    if not has_time_limit:
+    elif len(config.seed_list) > 1 and not seeds_are_exact(plan.numerics) and plan.device == "cpu":
+        notices.append(f"numerics: {plan.numerics['mode']}, so a seed among many {WITHIN_ROUNDING}")
+    if isinstance(envs, HostEnvs) and envs.rows.note and config.workers:
+        notices.append(envs.rows.note)
+    if not limited:
         notices.append(missing_limit(config.env_id, config))
     environment = record.values.get("environment")
     if envs is not None and environment is not None and environment["restore"] == "rebuilt":
@@ -62,8 +57,8 @@ def starting_notices(
         notices.append(f"environment {config.env_id!r} {REBUILT}{cost}: a resumed run is exact")
     if record.values["resume"] == "inexact":
         notices.append(f"resume: inexact ({record.values['resume_note']})")
-    offline = settings.offline_updates
-    if offline is not None and offline + settings.learning_starts >= config.total_timesteps:
+    offline = settings.offline_updates or 0
+    if settings.uses_environment and offline + settings.learning_starts >= config.total_timesteps:
         before = f"offline_steps ({offline}) and " if offline else ""
         notices.append(
             f"{before}learning_starts ({settings.learning_starts}) {'are' if offline else 'is'} not below "
@@ -74,13 +69,14 @@ def starting_notices(
 
 def ended_schedules(session: Session) -> list[str]:
     """Of a run that goes on behind the end that its schedules ran towards."""
-    if not session.running() or session.progress < 1:
+    clock = session.clock
+    if not clock.running or clock.progress < 1:
         return []
-    session.learner.set_progress(session.progress)
+    session.learner.set_progress(clock.progress)
     stopped = session.learner.stopped_groups()
     if not stopped:
         return []
     return [
-        f"the learning rate of {', '.join(stopped)} fell to 0 by step {session.horizon}, where this run was to end at "
+        f"the learning rate of {', '.join(stopped)} fell to 0 by step {clock.horizon}, where this run was to end at "
         "first, and stays there; train anew with more total_timesteps for it to fall later"
     ]

@@ -32,7 +32,7 @@ SECONDS_PER_FLOP = 1 / 60e9  # what compiling saves of the arithmetic's time, on
 
 
 @dataclass(frozen=True)
-class Choices:
+class ExecutionPlan:
     device: str
     compiled: bool
     threads: int = setting(must=at_least(1))
@@ -78,7 +78,7 @@ class Choices:
 
 
 def rounding_changes(
-    before: Choices, now: Choices, versions: Mapping[str, str], versions_now: Mapping[str, str]
+    before: ExecutionPlan, now: ExecutionPlan, versions: Mapping[str, str], versions_now: Mapping[str, str]
 ) -> str:
     """What makes a run round differently now than where it was recorded, as `name old -> new, …`; empty: nothing."""
     facts = [
@@ -91,7 +91,7 @@ def rounding_changes(
     return ", ".join(f"{name} {old.get(name)} -> {new.get(name)}" for name in changed)
 
 
-def choose(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec) -> Choices:
+def choose_plan(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec) -> ExecutionPlan:
     device = choose_device(config.device)
     compiled, note = _choose_compile(config, settings, spec, device)
     # A small update gains nothing from a second thread, and waits for it whenever the machine is busy.
@@ -99,7 +99,7 @@ def choose(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec) -> Choi
     workers = config.workers
     if workers is None:
         workers = choose_workers(len(config.seed_list) * config.num_envs, cores())
-    return Choices(device, compiled, config.threads or threads, workers, note=note, numerics=numerics(device))
+    return ExecutionPlan(device, compiled, config.threads or threads, workers, note=note, numerics=numerics(device))
 
 
 def choose_device(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a user watches while training: a live bar on a terminal, plain lines when piped."""
+"""The progress display of training: a live bar on a terminal, plain lines when piped."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.live import Live
+    from rl_training.run.live_bar import LiveBar
 
 REDRAW_SECONDS = 0.1
 PLAIN_LINE_SECONDS = 5.0
@@ -22,7 +21,7 @@ RATE_WINDOW_SECONDS = 15.0
 
 
 class Progress:
-    """Shows steps from `start` to `total`; `start` is where a resumed run picked up, so steps/s counts new steps only.
+    """Shows steps from `start` to `total`; `start` is the step of a resumed run, so steps/s counts new steps only.
 
     Use it as a context manager, or call `close`: a live bar hides the cursor until then.
     """
@@ -36,26 +35,28 @@ class Progress:
         self._stream = sys.stderr if stream is None else stream
         self._enabled = enabled
         self._values: dict[str, float | None] = {}
-        self._console: Console | None = None
-        self._live: Live | None = None
-        self._begun = time.monotonic()
-        self._recent = deque([(self._begun, start)])
+        self._bar: LiveBar | None = None
+        self._started = time.monotonic()
+        self._samples = deque([(self._started, start)])  # (time, step) within the window of the speed
         self._compiling = False
         self._compile_seconds = 0.0
-        live = enabled and _is_terminal(self._stream)
+        live = enabled and is_terminal(self._stream)
         self._interval = REDRAW_SECONDS if live else PLAIN_LINE_SECONDS
-        self._next_draw = self._begun + self._interval
-        # Steps below this one are not worth a clock read.
-        self._next_look = start if enabled else sys.maxsize
+        self._next_draw = self._started + self._interval
+        # Earlier steps do not read the clock.
+        self._next_clock_step = start if enabled else sys.maxsize
         if live:
-            self._open_live()
+            from rl_training.run.live_bar import LiveBar
+
+            self._bar = LiveBar(label, total, self._stream)
+            self._show(0.0)
 
     def update(self, step: int, values: Mapping[str, float | None]) -> None:
-        """Say where training is; values given earlier and absent now stay on display."""
+        """Report the current step and the newest values; earlier values stay on display."""
         self._step = step
         if values:
             self._values.update(values)
-        if step < self._next_look:
+        if step < self._next_clock_step:
             return
         now = time.monotonic()
         if now < self._next_draw:
@@ -64,42 +65,37 @@ class Progress:
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """To be entered while kernels are compiled: no step is taken, so the speed of before says nothing."""
-        begun, self._compiling = time.monotonic(), True
-        if self._enabled and (self._live is not None or not self._compile_seconds):  # one plain line for all of them
-            self._draw(begun)
+        """Enter this while kernels are compiled: no step is taken, so there is no speed and no estimate."""
+        started, self._compiling = time.monotonic(), True
+        if self._enabled and (self._bar is not None or not self._compile_seconds):  # one plain line for all of them
+            self._draw(started)
         try:
             yield
         finally:
             now, self._compiling = time.monotonic(), False
-            self._compile_seconds += now - begun
-            self._recent = deque([(now, self._step)])  # the steps before were taken without learning
+            self._compile_seconds += now - started
+            self._samples = deque([(now, self._step)])  # the steps before were taken without learning
             if self._enabled:
-                self._next_look, self._next_draw = self._step, now + self._interval
+                self._next_clock_step, self._next_draw = self._step, now + self._interval
 
     def note(self, message: str) -> None:
-        """Print a line above the bar."""
-        if not self._enabled:  # quiet means no bar; what the user should know is still said
+        """Print a line above the bar; without a display, print it to stderr."""
+        if not self._enabled:
             print(message, file=sys.stderr)
-            return
-        if self._console is not None:
-            self._console.print(message, markup=False, highlight=False, soft_wrap=True)
+        elif self._bar is not None:
+            self._bar.note(message)
         else:
             self._write(message)
 
     def close(self) -> None:
-        """Show the last state, with the average speed of this session, and give the terminal back.
-
-        Compiling is no part of that speed.
-        """
+        """Show the last state, with the average speed of this session without compiling, and free the terminal."""
         if not self._enabled:
             return
-        self._recent = deque([(self._begun + self._compile_seconds, self._start)])
+        self._samples = deque([(self._started + self._compile_seconds, self._start)])
         self._draw(time.monotonic())
-        if self._live is not None:
-            self._live.stop()
-        self._enabled = False
-        self._next_look = sys.maxsize
+        if self._bar is not None:
+            self._bar.stop()
+        self._disable()
 
     def __enter__(self) -> Progress:
         return self
@@ -109,36 +105,44 @@ class Progress:
     ) -> None:
         self.close()
 
+    def _disable(self) -> None:
+        self._enabled = False
+        self._next_clock_step = sys.maxsize
+
     def _draw(self, now: float) -> None:
         rate = self._update_rate(now)
         # Skip only a fraction of a redraw's steps: training may slow down a lot once the first updates start.
-        self._next_look = self._step + int(rate * REDRAW_SECONDS / 10)
+        self._next_clock_step = self._step + int(rate * REDRAW_SECONDS / 10)
         self._next_draw = now + self._interval
-        if self._live is not None:
-            self._live.update(self._renderable(rate), refresh=True)
+        self._show(rate)
+
+    def _show(self, rate: float) -> None:
+        status, latest = "  ".join(self._status(rate)), "  ".join(self._latest())
+        if self._bar is not None:
+            self._bar.show(min(self._step, self._total), status, latest)
         else:
-            self._write(
-                "  ".join([self._label, f"{self._step:,}/{self._total:,}", *self._facts(rate), *self._latest()])
-            )
+            self._write("  ".join(filter(None, (self._label, status, latest))))
 
     def _update_rate(self, now: float) -> float:
-        self._recent.append((now, self._step))
-        while len(self._recent) > 2 and self._recent[0][0] < now - RATE_WINDOW_SECONDS:
-            self._recent.popleft()
-        then, step_then = self._recent[0]
+        self._samples.append((now, self._step))
+        while len(self._samples) > 2 and self._samples[0][0] < now - RATE_WINDOW_SECONDS:
+            self._samples.popleft()
+        then, step_then = self._samples[0]
         return max(0, self._step - step_then) / max(now - then, 1e-9)
 
-    def _facts(self, rate: float) -> list[str]:
+    def _status(self, rate: float) -> list[str]:
+        """The step, the percentage, the speed, and the time left or taken."""
         percent = 100 * self._step // self._total if self._total > 0 else 100
+        status = [f"{self._step:,}/{self._total:,}", f"{percent}%"]
         if self._compiling:
-            return [f"{percent}%", "compiling"]
-        facts = [f"{percent}%", f"{format_rate(rate)} steps/s"]
+            return [*status, "compiling"]
+        status.append(f"{format_rate(rate)} steps/s")
         remaining = self._total - self._step
         if remaining > 0 and rate > 0:
-            facts.append(f"{format_clock(remaining / rate)} left")
+            status.append(f"{format_clock(remaining / rate)} left")
         elif remaining <= 0:
-            facts.append(f"{format_clock(time.monotonic() - self._begun)} taken")
-        return facts
+            status.append(f"{format_clock(time.monotonic() - self._started)} taken")
+        return status
 
     def _latest(self) -> list[str]:
         shown = ((key, value) for key, value in self._values.items() if value is not None)
@@ -149,39 +153,7 @@ class Progress:
             self._stream.write(line + "\n")
             self._stream.flush()
         except BrokenPipeError:
-            self._enabled = False  # whoever was watching left; training goes on
-            self._next_look = sys.maxsize
-
-    def _open_live(self) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self._console = Console(file=self._stream)
-        self._live = Live(
-            self._renderable(0.0),
-            console=self._console,
-            auto_refresh=False,
-            # rich would send redirected output (`train > log`) to the terminal instead of the file.
-            redirect_stdout=_is_terminal(sys.stdout),
-            redirect_stderr=_is_terminal(sys.stderr),
-        )
-        self._live.start(refresh=True)
-
-    def _renderable(self, rate: float) -> RenderableType:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        bar = ProgressBar(total=max(self._total, 1), completed=min(self._step, self._total), width=None)
-        row = Table.grid(padding=(0, 2, 0, 0), expand=True)
-        row.add_column(no_wrap=True)
-        row.add_column(ratio=1, min_width=10)
-        row.add_column(no_wrap=True)
-        steps = Text(f"{self._step:,}/{self._total:,}  " + "  ".join(self._facts(rate)))
-        row.add_row(Text(self._label, style="bold"), bar, steps)
-        latest = Text("  ".join(self._latest()), style="dim", no_wrap=True, overflow="ellipsis")
-        return Group(row, latest)
+            self._disable()  # the reader has closed the pipe; training continues
 
 
 def format_rate(rate: float) -> str:
@@ -206,5 +178,6 @@ def _short_name(key: str) -> str:
     return key.rsplit("/", 1)[-1].replace("_", " ")
 
 
-def _is_terminal(stream: TextIO) -> bool:
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a live bar can be drawn there."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")

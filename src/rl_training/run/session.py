@@ -1,176 +1,147 @@
-"""A run in progress: its counters, logs, evaluations and checkpoints. It never changes what is learned."""
+"""A run in progress: when it logs, evaluates and saves. It never changes what is learned."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rl_training.algorithms.base import Learner
+from rl_training.checkpoint.parts import Part, PartState, StoredPart
 from rl_training.checkpoint.read import Checkpoint
-from rl_training.config.train_config import TrainConfig
-from rl_training.core.schedules import Every
-from rl_training.core.signals import StopSignals
-from rl_training.data.replay.buffer import ReplayBuffer
+from rl_training.checkpoint.schema import LOGS, SessionState
+from rl_training.core.signals import Stopped, active_signals, interruptible
+from rl_training.envs.base import Statistics
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.episodes import EpisodeStatistics
-from rl_training.envs.host.factory import EnvSource
-from rl_training.envs.host.vector import LONGEST_LOG, SeededEnvs
+from rl_training.envs.host.vector import MAX_LOG
+from rl_training.envs.host_envs import HostEnvs
+from rl_training.envs.spaces import space_to_dict
 from rl_training.files.atomic import replace_file
 from rl_training.files.run_directory import RunRecord
+from rl_training.loops.clock import Clock
+from rl_training.loops.regime import Regime
 from rl_training.run.agent import Agent
-from rl_training.run.callbacks import Callback, callback_name
-from rl_training.run.evaluate import Evaluation, Guard, evaluate_until_stopped, evaluation_summary
-from rl_training.run.nonfinite import newly_diverged_seeds
+from rl_training.run.callbacks import callback_name
+from rl_training.run.evaluate import Evaluation, EvaluationPlan, Guard, evaluate, evaluation_summary
+from rl_training.run.inputs import RunInputs
 from rl_training.run.progress import Progress
 from rl_training.run.saver import BestAgents, Saver
-from rl_training.run.writers import JsonLines, TensorBoard
+from rl_training.run.writers import JsonLines, TensorBoard, Writer
 
 
 class TrainingFailure(Exception):
     """The run failed: exit 1. What was saved before is intact."""
 
 
-TOO_LONG = f"an episode went on for more than {LONGEST_LOG} steps: on a resume it starts afresh"
+TOO_LONG = f"an episode went on for more than {MAX_LOG} steps: on a resume it starts afresh"
 
 
 class Session:
+    """Logs, evaluations, checkpoints and callbacks of one run."""
+
+    name = "session"
+
     def __init__(
-        self,
-        config: TrainConfig,
-        agent: Agent,
-        source: EnvSource,
-        run_dir: Path,
-        record: RunRecord,
-        saver: Saver,
-        *,
-        envs: SeededEnvs | None = None,
-        replay: ReplayBuffer | None = None,
-        about: dict[str, Any] | None = None,
-        has_environment: bool = True,
-        callbacks: Sequence[Callback] = (),
-        signals: StopSignals | None = None,
-        guard: Guard = nullcontext,
-        show_progress: bool = True,
-        resumed: Checkpoint | None = None,
+        self, inputs: RunInputs, agent: Agent, clock: Clock, regime: Regime, run_dir: Path, record: RunRecord
     ) -> None:
-        self.config, self.agent, self.source, self.run_dir = config, agent, source, run_dir
-        self.learner, self.settings, self.seeds = agent.learner, agent.learner.settings, agent.learner.seeds
-        self.record, self.saver, self.callbacks = record, saver, tuple(callbacks)
-        self.envs, self.replay = envs, replay
-        self.about = about or {}  # more for the checkpoints' state, such as the digest of the data set
-        self.has_environment = has_environment
-        self.evaluates = has_environment and config.eval_episodes > 0
-        self.signals, self.guard = signals or StopSignals(), guard
-        self.total = config.total_timesteps
-        self.step, self.previous_step, self.since_training = 0, 0, 0
-        # A run that began offline counts its environment's steps from here on.
-        self.online_from: int = self.settings.offline_updates or 0
-        self.horizon = self.online_from or self.total  # what schedules run towards: extending a run does not change it
+        self.inputs, self.config, self.source = inputs, inputs.config, inputs.source
+        self.agent, self.learner, self.seeds = agent, agent.learner, agent.learner.seeds
+        self.clock, self.run_dir, self.record = clock, run_dir, record
+        self.envs, self.replay = regime.envs, regime.replay
+        self.statistics: Statistics = EpisodeStatistics(len(self.seeds), 1)
+        if self.envs is not None:
+            self.statistics = self.envs.statistics
+        self.evaluates = inputs.has_environment and self.config.eval_episodes > 0
+        self.signals = active_signals()
         self.elapsed_before, self.started = 0.0, time.monotonic()
-        self.episodes = EpisodeStatistics(len(self.seeds), config.num_envs)
         self.best: list[float | None] = [None] * len(self.seeds)
         self.last_evaluation: list[Evaluation] | None = None
         self.last_evaluation_step, self.evaluation_due = -1, False  # due: cut by a signal, repeated on resume
         self.failed: dict[str, dict[str, Any]] = {}
-        self.stop_reason: str | None = None
-        offsets = {"metrics": 0, "evaluations": 0}
-        if resumed is not None:
-            offsets = self._restore(resumed.state)
-        self.metrics_log = JsonLines(run_dir / "metrics.jsonl", offsets["metrics"])
-        self.evaluations_log = JsonLines(run_dir / "evaluations.jsonl", offsets["evaluations"])
-        self.tensorboard = TensorBoard(run_dir, self.seeds, self.step) if config.tensorboard else None
-        label = f"{config.algo} {config.env_id}" + (f" x {len(self.seeds)} seeds" if len(self.seeds) > 1 else "")
-        self.display = Progress(self.total, label, start=self.step, enabled=show_progress)
-        self.learner.while_compiling = self.display.compiling
-        self.best_agents = BestAgents(run_dir / "agents", self.display.note)
-        self._log_every = Every(config.log_interval)
-        self._evaluate_every = Every(config.steps_between_evaluations)
-        self._checkpoint_every = Every(config.checkpoint_interval)
-        self._due = (self._log_every, self._evaluate_every, self._checkpoint_every)
-        self._fps_mark = (self.step, time.monotonic())
+        self.offsets = dict.fromkeys(LOGS, 0)
 
-    # --- what the loop asks ----------------------------------------------------------------------------------------
+    def open(self, parts: Sequence[Part], resumed: Checkpoint | None, guard: Guard) -> None:
+        """Open the logs where the loaded state ends, and the display."""
+        config = self.config
+        self.guard = guard
+        self.logs = {name: JsonLines(self.run_dir / f"{name}.jsonl", self.offsets[name]) for name in LOGS}
+        self.writers: list[Writer] = [self.logs["metrics"]]
+        if config.tensorboard:
+            self.writers.append(TensorBoard(self.run_dir, self.seeds, self.step))
+        label = f"{config.algo} {config.env_id}" + (f" x {len(self.seeds)} seeds" if len(self.seeds) > 1 else "")
+        self.display = Progress(self.clock.total, label, start=self.step, enabled=self.inputs.show_progress)
+        self.learner.while_compiling = self.display.compiling
+        self.best_agents = BestAgents(self.run_dir / "agents", self.display.note)
+        self.saver = Saver(self.run_dir / "checkpoints", config, parts, resumed, self.display.note)
+        self._speed_mark = (self.step, time.monotonic())
+
+    # --- what callbacks read ---------------------------------------------------------------------------------------
     @property
-    def progress(self) -> float:
-        # Schedules belong to the offline stage: behind it IQL's actor, at its end, would never learn again.
-        return 0.0 if 0 < self.online_from <= self.step else self.step / self.horizon
+    def step(self) -> int:
+        return self.clock.step
+
+    @property
+    def total(self) -> int:
+        return self.clock.total
 
     @property
     def gradient_steps(self) -> int:
         return self.learner.update_count
 
-    def running(self) -> bool:
-        return self.step < self.total and self.stop_reason is None
+    @property
+    def settings(self) -> Any:
+        return self.learner.settings
 
-    def count_step(self, envs: SeededEnvs) -> None:
-        self.episodes.count(envs)
-        self.previous_step = self.step
-        self.step += envs.num_envs
-
-    def count_updates(self, count: int) -> None:
-        """Offline, a step is an update."""
-        self.previous_step = self.step
-        self.step += count
-
-    def updates_until(self, end: int, interval: int) -> int:
-        """How many updates may follow at once: up to `end`, a multiple of `interval`, or the next thing that is due."""
-        intervals = [interval, *(every.interval for every in self._due)]
-        return min(end - self.step, *(length - self.step % length for length in intervals))
-
-    def updates_owed(self, transitions: int) -> int:
-        """A constant update-to-data ratio whatever `num_envs` is: the remainder is carried over."""
-        beyond = self.step - self.online_from - self.settings.learning_starts
-        if beyond <= 0:
-            return 0
-        self.since_training += min(transitions, beyond)
-        trainings, self.since_training = divmod(self.since_training, self.settings.train_frequency)
-        return int(trainings * self.settings.gradient_updates_per_step)
-
-    def after_step(self) -> None:
-        if self._log_every.passed(self.previous_step, self.step):
-            self.log()
-        if self.evaluates and self._evaluate_every.passed(self.previous_step, self.step):
-            self.evaluate()
-        if self._checkpoint_every.passed(self.previous_step, self.step) and self.step < self.total:
-            self.checkpoint()
-        self._call("on_step")
-        if self.signals.received is not None:
-            self.signals.obeyed, self.stop_reason = True, "signal"
-        self.display.update(self.step, {})
-
-    # --- logs --------------------------------------------------------------------------------------------------------
     @property
     def elapsed(self) -> float:
         return self.elapsed_before + time.monotonic() - self.started
 
+    # --- after every step ------------------------------------------------------------------------------------------
+    def after_step(self) -> None:
+        clock = self.clock
+        if clock.is_due(clock.log):
+            self.log()
+        if self.evaluates and clock.is_due(clock.evaluate):
+            self.evaluate()
+        if clock.is_due(clock.checkpoint) and not clock.finished:
+            self.checkpoint()
+        self._call("on_step")
+        if self.signals.received is not None:
+            self.signals.obeyed, clock.stop_reason = True, "signal"
+        self.display.update(self.step, {})
+
+    # --- logs ------------------------------------------------------------------------------------------------------
     def log(self) -> None:
         self.check_finite()
         now = time.monotonic()
-        fps = (self.step - self._fps_mark[0]) / max(now - self._fps_mark[1], 1e-9)
-        self._fps_mark = (self.step, now)
-        means = self.learner.take_metrics()
+        fps = (self.step - self._speed_mark[0]) / max(now - self._speed_mark[1], 1e-9)
+        self._speed_mark = (self.step, now)
+        means, episodes, rows = self.learner.take_metrics(), self.statistics.rows(), []
         for index, seed in enumerate(self.seeds):
-            row: dict[str, Any] = {"step": self.step, "seed": seed, **self.episodes.row(index)}
+            row: dict[str, Any] = {"step": self.step, "seed": seed, **episodes[index]}
             row.update({f"train/{name}": value for name, value in means[index].items()})
             row["train/n_updates"] = self.gradient_steps
             row["train/learning_rate"] = self.learner.learning_rate
-            row["rollout/exploration_rate"] = self.learner.exploration(self.progress)
+            row["rollout/exploration_rate"] = self.learner.exploration(self.clock.progress)
             row.update({"time/fps": fps, "time/time_elapsed": self.elapsed})
-            self._write(self.metrics_log, row)
+            rows.append(row)
+        self._write(rows)
         self._show(means[0])
 
-    def _write(self, log: JsonLines, row: dict[str, Any]) -> None:
-        log.write(row)
-        if self.tensorboard is not None:
-            self.tensorboard.write(row)
+    def _write(self, rows: Sequence[dict[str, Any]]) -> None:
+        for writer in self.writers:
+            writer.write(rows)
+        self._call("on_log", rows)
 
     def _show(self, train: dict[str, float | None]) -> None:
         values: dict[str, float | None] = {}
-        returns = [np.mean(window) for window in self.episodes.returns if window]
+        returns = [row["rollout/ep_rew_mean"] for row in self.statistics.rows()]
+        returns = [value for value in returns if value is not None]
         if returns:
             values["return"] = float(np.mean(returns))
         if self.last_evaluation is not None:
@@ -179,7 +150,7 @@ class Session:
         self.display.update(self.step, values)
 
     def check_finite(self) -> None:
-        """A seed whose update produced NaN is marked with that update; the others go on."""
+        """Mark seeds whose update produced NaN with that update; the others continue."""
         found = newly_diverged_seeds(self.learner, self.failed, self.step)
         for seed, entry in found.items():
             self.display.note(f"seed {seed} failed: {entry['reason']} at update {entry['update']}")
@@ -191,27 +162,46 @@ class Session:
             kept = "the last good checkpoint is kept" if self.saver.newest else "there is no checkpoint yet"
             raise TrainingFailure(f"{first['reason']} at update {first['update']}; {kept} in {self.run_dir}")
 
-    # --- evaluation --------------------------------------------------------------------------------------------------
+    # --- evaluation ------------------------------------------------------------------------------------------------
     def evaluate(self) -> None:
         self.check_finite()
-        play = (self.learner, self.source, self.seeds, self.config.eval_episodes, self.step, self.guard)
-        results = evaluate_until_stopped(*play, EpisodeBound.of(self.config), self.signals, self.display.note)
+        results = self._evaluated()
         self.evaluation_due = results is None
         if results is None:
-            self.stop_reason = "signal"
+            self.clock.stop_reason = "signal"
             return
         self.last_evaluation, self.last_evaluation_step = results, self.step
-        for index, (seed, one) in enumerate(zip(self.seeds, results, strict=True)):
-            row = {"step": self.step, "seed": seed}
-            self.evaluations_log.write({**row, "returns": one.returns, "lengths": one.lengths})
-            self._write(self.metrics_log, {**row, **one.metrics()})
-            best = self.best[index]
-            if str(seed) not in self.failed and (best is None or one.mean > best):
-                self.best[index] = one.mean
-                self.agent.step = self.step
-                self.best_agents.save(seed, self.agent.pack(index))
+        rows = [{"step": self.step, "seed": seed} for seed in self.seeds]
+        episodes = [{"returns": one.returns, "lengths": one.lengths} for one in results]
+        self.logs["evaluations"].write([{**row, **one} for row, one in zip(rows, episodes, strict=True)])
+        self._write([{**row, **one.metrics()} for row, one in zip(rows, results, strict=True)])
+        for index, one in enumerate(results):
+            self._keep_if_best(index, one.mean)
         self._show({})
         self._call("on_evaluation", self.evaluation_metrics())
+
+    def _evaluated(self) -> list[Evaluation] | None:
+        """The evaluation at this step; None if a signal cut it."""
+        bound = EpisodeBound.of(self.config)
+        plan = EvaluationPlan(self.source, self.config.eval_episodes, bound, self.guard)
+        try:
+            with interruptible():
+                results = evaluate(self.learner, plan, self.step)
+        except Stopped:
+            self.signals.obeyed = True
+            return None
+        cut = sum(one.cut for one in results)
+        if cut:
+            episodes = plan.episodes * len(self.seeds)
+            self.display.note(f"evaluation at step {self.step}: {bound.report(cut, episodes)}")
+        return results
+
+    def _keep_if_best(self, index: int, mean: float) -> None:
+        seed, best = self.seeds[index], self.best[index]
+        if str(seed) not in self.failed and (best is None or mean > best):
+            self.best[index] = mean
+            self.agent.step = self.step
+            self.best_agents.save(seed, self.agent.pack(index))
 
     def evaluation_metrics(self) -> dict[str, Any]:
         if self.last_evaluation is None:
@@ -220,69 +210,74 @@ class Session:
         healthy = [one for seed, one in by_seed if str(seed) not in self.failed] or self.last_evaluation
         return evaluation_summary(self.config.env_id, healthy, [value for value in self.best if value is not None])
 
-    # --- checkpoints -------------------------------------------------------------------------------------------------
+    # --- checkpoints -----------------------------------------------------------------------------------------------
     def checkpoint(self) -> None:
         self.check_finite()
         self.best_agents.write()
-        for log in (self.metrics_log, self.evaluations_log):
+        for log in self.logs.values():
             log.sync()  # a checkpoint counts on the rows before it
-        checkpoint = self.saver.save(self.step, self.state(), self.agent, self.envs, self.replay)
-        if self.envs is not None and not self.envs.can_return and self.record.values["resume"] == "exact":
+        checkpoint = self.saver.save(self.step, self._about())
+        endless = isinstance(self.envs, HostEnvs) and not self.envs.rows.can_return
+        if endless and self.record.values["resume"] == "exact":
             self.record.update(resume="inexact", resume_note=TOO_LONG)
             self.display.note(f"resume: inexact ({TOO_LONG})")
         if checkpoint is not None:
             self._call("on_checkpoint", checkpoint.path)
 
-    def state(self) -> dict[str, Any]:
+    def _about(self) -> dict[str, Any]:
+        """What a checkpoint holds besides the state of the parts."""
+        dataset = self.inputs.dataset
         return {
-            **self.about,
+            **(dataset.about if dataset is not None else {}),
             "environment": {"env_id": self.source.env_id, "restore": self.source.restore},
-            "step": self.step,
-            "since_training": self.since_training,
-            "horizon": self.horizon,
+            "observation_space": space_to_dict(self.agent.observation.space),
+            "action_space": space_to_dict(self.agent.action.space),
+        }
+
+    def state(self, previous: Checkpoint | None) -> PartState:
+        values = {
             "elapsed": self.elapsed,
-            "episode_statistics": self.episodes.state(),
             # A best agent that is not on the disk does not count: a resumed run finds its own.
             "best": [None if s in self.best_agents.waiting else b for s, b in zip(self.seeds, self.best, strict=True)],
             "failed": self.failed,
             "evaluation_due": self.evaluation_due,
             "last_evaluation_step": self.last_evaluation_step,
             "last_evaluation": [[one.returns, one.lengths] for one in self.last_evaluation or []],
-            "offsets": {"metrics": self.metrics_log.offset, "evaluations": self.evaluations_log.offset},
+            "offsets": {name: log.offset for name, log in self.logs.items()},
         }
+        return PartState(values)
 
-    def _restore(self, state: dict[str, Any]) -> dict[str, int]:
-        self.step = self.previous_step = int(state["step"])
-        self.since_training, self.horizon = int(state["since_training"]), int(state["horizon"])
-        self.elapsed_before = float(state["elapsed"])
-        self.episodes.load(state["episode_statistics"])
-        self.episodes.forget(self.envs.lost if self.envs is not None else ())
-        self.best, self.failed = list(state["best"]), dict(state["failed"])
-        self.last_evaluation_step = int(state["last_evaluation_step"])
-        self.evaluation_due = bool(state["evaluation_due"]) and self.evaluates
-        evaluations = [Evaluation(returns, lengths) for returns, lengths in state["last_evaluation"]]
+    def check(self, stored: StoredPart) -> None:
+        stored.parse(SessionState)
+
+    def load(self, stored: StoredPart) -> None:
+        state = stored.parse(SessionState)
+        self.elapsed_before, self.best, self.failed = state.elapsed, list(state.best), dict(state.failed)
+        self.last_evaluation_step = state.last_evaluation_step
+        self.evaluation_due = state.evaluation_due and self.evaluates
+        evaluations = [Evaluation(list(returns), list(lengths)) for returns, lengths in state.last_evaluation]
         self.last_evaluation = evaluations or None
-        return dict(state["offsets"])
+        self.offsets = {name: state.offsets[name] for name in LOGS}
 
-    # --- start and end -----------------------------------------------------------------------------------------------
+    # --- start and end ---------------------------------------------------------------------------------------------
     def _call(self, hook: str, *arguments: Any) -> None:
-        for callback in self.callbacks:
+        for callback in self.inputs.callbacks:
             self.record.hook = f"{callback_name(callback)}.{hook}"
             answer, self.record.hook = getattr(callback, hook)(self, *arguments), None
             if isinstance(answer, (bool, np.bool_)) and not answer:
-                self.stop_reason = self.stop_reason or "callback"
+                self.clock.stop_reason = self.clock.stop_reason or "callback"
 
     def start(self) -> None:
         self._call("on_start")
-        if self.evaluation_due and self.running():
+        if self.evaluation_due and self.clock.running:
             self.evaluate()
 
     def end(self) -> None:
-        """The last evaluation, checkpoint and agents of a run that came to its end or was told to stop."""
-        was_due = self.evaluation_due
-        if self.step >= self.total and self.gradient_steps:
+        """Write the last evaluation, checkpoint and agents of a run that is finished or was stopped."""
+        was_due, finished = self.evaluation_due, self.clock.finished
+        if finished and self.gradient_steps:
             self.check_finite()
-        if self.step >= self.total and self.evaluates and self.last_evaluation_step != self.step:
+        if finished and self.evaluates and self.last_evaluation_step != self.step:
             self.evaluate()
         if self.saver.newest_step != self.step or was_due != self.evaluation_due:
             self.checkpoint()
@@ -298,6 +293,21 @@ class Session:
     def close(self) -> None:
         self.display.close()
         self.saver.close()
-        for log in (self.metrics_log, self.evaluations_log, self.tensorboard):
-            if log is not None:
-                log.close()
+        for writer in (*self.writers, self.logs["evaluations"]):
+            writer.close()
+
+
+def newly_diverged_seeds(learner: Learner, known: Any, step: int) -> dict[str, dict[str, Any]]:
+    """By seed, those not known yet: the update, the losses that were not finite first and all metrics, for JSON."""
+    found: dict[str, dict[str, Any]] = {}
+    updates = learner.nonfinite_updates() if learner.update_count else []
+    for index, (seed, update) in enumerate(zip(learner.seeds, updates, strict=False)):
+        if update >= 0 and str(seed) not in known:
+            names, metrics = learner.failure(index)
+            found[str(seed)] = {
+                "update": update,
+                "step": step,
+                "reason": f"{', '.join(names)} became NaN or infinite",
+                "metrics": {name: value if math.isfinite(value) else str(value) for name, value in metrics.items()},
+            }
+    return found

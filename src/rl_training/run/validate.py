@@ -18,11 +18,8 @@ from rl_training.config.settings import ReplaySettings
 from rl_training.config.train_config import FIELD_NAMES, TrainConfig, located
 from rl_training.config.yaml_loading import LoadedYaml, plain_values
 from rl_training.core.checks import ConfigError, Problem, UserError
-from rl_training.core.machine import gibibytes
 from rl_training.core.specs import KIND_NAMES, EnvSpec
-from rl_training.data.datasets.transition_dataset import TransitionDataset
-from rl_training.envs.host.conformance import check_spaces
-from rl_training.envs.host.factory import EnvSource
+from rl_training.data.datasets.memory import Dataset, check_dataset
 from rl_training.envs.host.wrappers import filled_wrappers, gives_images, image_wrapper, parse_wrappers
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
 
@@ -79,6 +76,20 @@ def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner],
     if settings.uses_environment and not cls.learns_online:
         raise UserError(f"offline_steps must be null for {cls.name}: it learns nothing from what it plays itself")
     return filled(config, settings), cls, settings
+
+
+def with_dataset(config: TrainConfig, dataset: Dataset | None) -> TrainConfig:
+    """The config of a run on a data set in memory, which takes the place of a recipe; rejects one that has no place."""
+    if dataset is None:
+        return config
+    check_dataset(dataset)
+    if not learner_class(config.algo).offline:
+        use = ", ".join(name for name in algorithm_names() if learner_class(name).offline)
+        raise UserError(f"dataset must not be given: {config.algo} does not learn from a data set; use {use}")
+    if config.algo_kwargs.get("dataset_path") is not None:
+        raise UserError("dataset and dataset_path must not both be given")
+    settings = {name: value for name, value in config.algo_kwargs.items() if name != "dataset_agent"}
+    return replace(config, algo_kwargs={**settings, "dataset_kind": "memory"})
 
 
 def filled(config: TrainConfig, settings: ReplaySettings) -> TrainConfig:
@@ -140,22 +151,3 @@ def check_same_spaces(
         if before != now:
             changed = [f"{key} {before.get(key)} -> {now.get(key)}" for key in now if before.get(key) != now[key]]
             raise UserError(f"{name} has changed since the checkpoint: {', '.join(changed)}")
-
-
-def check_agent(spec: EnvSpec, source: EnvSource) -> None:
-    """An agent plays only where its observations and actions are of the right shape."""
-    found = check_spaces(source)
-    if found != spec:
-        raise UserError(f"the agent was trained on {spec}, {source.env_id} has {found}")
-
-
-def check_data_memory(dataset: TransitionDataset, device: str) -> None:
-    """On a GPU the whole data set lies in its memory; on the host it is already there."""
-    tensors = (dataset.obs, dataset.actions, dataset.rewards, dataset.next_obs, dataset.dones)
-    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else needed * 2
-    if needed > 0.9 * free:
-        raise UserError(
-            f"the data set of {len(dataset)} transitions needs {gibibytes(needed)} on {device}, "
-            f"{gibibytes(free)} are free; train with device: cpu"
-        )

@@ -1,19 +1,29 @@
-"""`metrics.jsonl` and `evaluations.jsonl`: one JSON object a line, cut back to the checkpoint on resume."""
+"""Where the rows of a run's log go: JSON lines always, TensorBoard if asked for, anything else through a callback."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rl_training.core.checks import UserError
+from rl_training.files.atomic import finite
+
+Row = Mapping[str, Any]
+
+
+class Writer(Protocol):
+    """Gets every row of the log, one for each seed at a time."""
+
+    def write(self, rows: Sequence[Row]) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class JsonLines:
-    """An append-only log that knows how long it is."""
+    """An append-only file of one JSON object a line, cut back to the checkpoint's offset on resume."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         # Unbuffered: a row that a full disk refused must not come up again when the file is closed.
@@ -25,10 +35,11 @@ class JsonLines:
         self._handle.truncate(offset)
         self._handle.seek(0, os.SEEK_END)
 
-    def write(self, row: Mapping[str, Any]) -> None:
-        data = (json.dumps(finite(row), allow_nan=False) + "\n").encode()
-        while data:
-            data = data[self._handle.write(data) :]
+    def write(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            data = (json.dumps(finite(row), allow_nan=False) + "\n").encode()
+            while data:
+                data = data[self._handle.write(data) :]
 
     @property
     def offset(self) -> int:
@@ -39,17 +50,6 @@ class JsonLines:
 
     def close(self) -> None:
         self._handle.close()
-
-
-def finite(value: Any) -> Any:
-    """NaN and infinity are not JSON: null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return value
 
 
 class TensorBoard:
@@ -65,11 +65,12 @@ class TensorBoard:
             for seed in seeds
         }
 
-    def write(self, row: Mapping[str, Any]) -> None:
-        writer = self._writers[row["seed"]]
-        for name, value in row.items():
-            if "/" in name and isinstance(value, (int, float)):
-                writer.add_scalar(name, value, row["step"])
+    def write(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            writer = self._writers[row["seed"]]
+            for name, value in row.items():
+                if "/" in name and isinstance(value, (int, float)):
+                    writer.add_scalar(name, value, row["step"])
 
     def close(self) -> None:
         for writer in self._writers.values():

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Space
 
-from rl_training.algorithms.registry import algorithm_names, learner_class
-from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError, one_line, shown
 from rl_training.data.datasets.array_store import MEMORY_SHARE, Array, allocate, blocks, share_beside
 from rl_training.data.datasets.formats.loaders import NoSuchData, load_transitions, memory_transitions
 from rl_training.data.datasets.from_run import is_run, load_replay
-from rl_training.data.datasets.memory import WHERE, Dataset, check_dataset
+from rl_training.data.datasets.memory import WHERE, Dataset
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.datasets.transitions import Transitions
-from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, described_shape, space_from_dict
 
 # What comes of a space that makes no sense.
 UNUSABLE = (KeyError, IndexError, TypeError, ValueError, OverflowError, AssertionError)
@@ -48,20 +44,6 @@ def memory_data(dataset: Dataset | None, *, drop_nonfinite: bool = False) -> Tra
     return _with_fitting_spaces(memory_transitions(dataset, drop_nonfinite=drop_nonfinite), WHERE)
 
 
-def with_dataset(config: TrainConfig, dataset: Dataset | None) -> TrainConfig:
-    """The config of a run on a data set in memory, which takes the place of a recipe; rejects one that has no place."""
-    if dataset is None:
-        return config
-    check_dataset(dataset)
-    if not learner_class(config.algo).offline:
-        use = ", ".join(name for name in algorithm_names() if learner_class(name).offline)
-        raise UserError(f"dataset must not be given: {config.algo} does not learn from a data set; use {use}")
-    if config.algo_kwargs.get("dataset_path") is not None:
-        raise UserError("dataset and dataset_path must not both be given")
-    settings = {name: value for name, value in config.algo_kwargs.items() if name != "dataset_agent"}
-    return replace(config, algo_kwargs={**settings, "dataset_kind": "memory"})
-
-
 def _with_fitting_spaces(transitions: Transitions, where: str) -> Transitions:
     for name, array in (("observation_space", transitions.obs), ("action_space", transitions.actions)):
         _check_told(getattr(transitions, name), array, f"{where}: its {name}")
@@ -73,7 +55,7 @@ def _check_told(told: dict[str, Any] | None, array: Array, what: str) -> None:
     if told is None:
         return
     try:
-        shape = () if told["kind"] == "discrete" else tuple(told["shape"])
+        shape = described_shape(told)
         if shape != array.shape[1:] and {shape, array.shape[1:]} != {(), (1,)}:
             raise ValueError(f"it is of shape {shown(shape)}, the rows are of shape {array.shape[1:]}")
         space_from_dict(told)
@@ -100,11 +82,10 @@ def differences(
                 f"{where}: the data set's actions are said to be in {one_line(space)}, the environment's "
                 f"{one_line(action.space)}"
             )
-    if isinstance(observation.space, Box) and not observation.is_image:
-        low, high = (np.asarray(bound, np.float64) for bound in (observation.space.low, observation.space.high))
-        with np.errstate(over="ignore"):
-            low, high = low - ROUNDING * np.maximum(np.abs(low), 1), high + ROUNDING * np.maximum(np.abs(high), 1)
-        obs, count = transitions.obs.reshape(len(transitions), *observation.space.shape), 0
+    bounds = observation.bounds(ROUNDING)
+    if bounds is not None:
+        low, high = bounds
+        obs, count = transitions.obs.reshape(len(transitions), *low.shape), 0
         for rows in blocks(obs):
             outside = (obs[rows] < low) | (obs[rows] > high)
             count += int(outside.reshape(len(outside), -1).any(1).sum())
@@ -133,10 +114,9 @@ def training_data(
 ) -> TransitionDataset:
     """The transitions in the library's units, after a check that they are of these spaces. What it mends, it tells."""
     _check_observations(transitions, observation, where)
-    convert = _discrete_actions if action.discrete else partial(_continuous_actions, clip_actions, tell)
     return TransitionDataset(
         obs=_encoded(transitions.obs, observation, where),
-        actions=convert(transitions, action, where),
+        actions=_converted_actions(transitions, action, where, clip_actions, tell),
         rewards=transitions.rewards,
         next_obs=_encoded(transitions.next_obs, observation, where),
         dones=transitions.terminated,
@@ -161,7 +141,7 @@ def _check_observations(transitions: Transitions, observation: ObservationCodec,
     single = not observation.one_hot and {obs.shape[1:], space.shape} == {(), (1,)}
     if obs.shape[1:] != space.shape and not single:
         raise UserError(f"{where}: observations are of shape {obs.shape[1:]}, the environment's are {space.shape}")
-    if observation.is_image and obs.dtype != np.uint8:
+    if not observation.accepts_dtype(obs.dtype):
         raise UserError(f"{where}: images must be uint8, got {obs.dtype}")
     if observation.one_hot:
         for array in (obs, transitions.next_obs):
@@ -170,36 +150,25 @@ def _check_observations(transitions: Transitions, observation: ObservationCodec,
             _refuse(wrong, array, f"{where}: observations must be in {space}")
 
 
-def _discrete_actions(transitions: Transitions, action: ActionCodec, where: str) -> Array:
-    actions = transitions.actions
-    if actions.dtype.kind == "f":
-        raise UserError(f"{where}: actions are {actions.dtype} {actions.shape}, the environment has {action.space}")
-    _refuse(
-        (actions < action.start) | (actions >= action.start + action.dim),
-        actions,
-        f"{where}: actions must be in {action.space}",
-    )
-    return action.from_env(actions.astype(np.int64))
-
-
-def _continuous_actions(
-    clip_actions: bool, tell: Callable[[str], None], transitions: Transitions, action: ActionCodec, where: str
+def _converted_actions(
+    transitions: Transitions, action: ActionCodec, where: str, clip_actions: bool, report: Callable[[str], None]
 ) -> Array:
+    """The actions in the library's units; those outside the bounds are clipped if asked for, else rejected."""
     actions = transitions.actions
-    if transitions.discrete or actions.shape[1] != action.dim:
+    if not action.accepts(actions):
         raise UserError(f"{where}: actions are {actions.dtype} {actions.shape}, the environment has {action.space}")
-    layout = {"actions": (actions.shape, np.dtype(np.float32))}
-    scaled = allocate(layout, where, share_beside(actions))["actions"]
+    layout = {"actions": ((len(actions), *action.spec.shape), np.dtype(action.spec.dtype))}
+    converted = allocate(layout, where, share_beside(actions))["actions"]
     outside = np.zeros(len(actions), np.bool_)
     for rows in blocks(actions):
-        scaled[rows] = action.from_env(actions[rows])
-        outside[rows] = (np.abs(scaled[rows]) > 1 + ROUNDING).any(1)
-    if not clip_actions:
-        hint = "; clip them with clip_actions=True"
+        converted[rows] = action.from_env(actions[rows])
+        outside[rows] = action.outside(converted[rows], ROUNDING)
+    if not (clip_actions and action.can_be_clipped):
+        hint = "; clip them with clip_actions=True" if action.can_be_clipped else ""
         _refuse(outside, actions, f"{where}: actions must be in {action.space}", hint)
     elif outside.any():
-        tell(f"{where}: the actions of {int(outside.sum())} of {len(outside)} rows were clipped to {action.space}")
-    return np.clip(scaled, -1, 1, out=scaled)
+        report(f"{where}: the actions of {int(outside.sum())} of {len(outside)} rows were clipped to {action.space}")
+    return np.clip(converted, -1, 1, out=converted) if action.can_be_clipped else converted
 
 
 def _refuse(wrong: Array, values: Array, message: str, hint: str = "") -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rl_training.checkpoint.parts import StoredPart
 from rl_training.checkpoint.read import Checkpoint, DamagedCheckpoint
-from rl_training.checkpoint.schema import check_rows, unfit
+from rl_training.checkpoint.schema import ReplayState, find_checkpoint, invalid_file
 from rl_training.config.train_config import config_from_dict
 from rl_training.core.checks import UserError, one_line
 from rl_training.core.machine import free_memory, gibibytes
@@ -18,11 +19,8 @@ from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.array_store import MEMORY_SHARE
 from rl_training.data.datasets.transitions import Transitions, check_values
 from rl_training.data.replay.buffer import field_layout, replay_bytes
+from rl_training.data.replay.part import ReplayPart, check_segment, segment_rows
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_from_dict, space_to_dict
-from rl_training.run.agent import find_checkpoint
-from rl_training.run.capacity import replay_capacity
-from rl_training.run.saver import segment_rows
-from rl_training.run.validate import parse_settings
 
 
 def is_run(path: Path) -> bool:
@@ -39,10 +37,11 @@ def load_replay(path: Path, drop_nonfinite: bool = False, memory_share: float = 
         observation = ObservationCodec(space_from_dict(state["observation_space"]))
         action = ActionCodec(space_from_dict(state["action_space"]))
     except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-        raise unfit(checkpoint.path, error) from error
+        raise invalid_file(checkpoint.path, error) from error
     _check_room(checkpoint, len(config.seed_list), env_spec(observation, action), memory_share)
     rows = _segments(checkpoint, len(config.seed_list), config.num_envs, observation, action)
-    capacity = replay_capacity(config, parse_settings(config)[1])  # the oldest segment may begin before the ring does
+    # The oldest segment may begin before the ring does.
+    capacity = StoredPart(checkpoint, ReplayPart.name).parse(ReplayState).capacity
     rows = {name: tensor[:, -capacity:] for name, tensor in rows.items()}
     made = replay_transitions(rows, config.num_envs, observation, action, one_line(config.env_id), tuple(notes))
     return check_values(made, str(path), drop_nonfinite, from_file=False)
@@ -64,16 +63,16 @@ def _segments(
     spec = env_spec(observation, action)
     fields = field_layout(spec)
     if not names:
-        raise unfit(checkpoint.path, "its replay is empty")
+        raise invalid_file(checkpoint.path, "its replay is empty")
     for name in names:
         start, stop = segment_rows(name)
         if (reached is not None and start != reached) or start % num_envs or stop % num_envs:
             raise DamagedCheckpoint(f"{checkpoint.path.name} damaged (transitions are missing from its replay)")
         parts.append(checkpoint.tensors(name))
         if "frames" in parts[-1]:
-            raise unfit(checkpoint.path, "a run on images cannot be read as a data set")
+            raise invalid_file(checkpoint.path, "a run on images cannot be read as a data set")
         layout = {key: ((seeds, stop - start, *row), getattr(torch, dtype)) for key, (row, dtype) in fields.items()}
-        check_rows(checkpoint, name, parts[-1], layout, spec)
+        check_segment(StoredPart(checkpoint, ReplayPart.name), name, parts[-1], layout, spec)
         reached = stop
     return {name: torch.cat([part[name] for part in parts], 1) for name in parts[0]}
 

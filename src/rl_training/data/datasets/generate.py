@@ -5,26 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from rl_training.core.checks import UserError, require
 from rl_training.core.machine import free_memory, gibibytes
 from rl_training.core.rng import stream
-from rl_training.core.specs import ArraySpec
+from rl_training.core.specs import ArraySpec, EnvSpec
 from rl_training.data.datasets.array_store import MEMORY_SHARE, Array, layout_bytes
 from rl_training.data.datasets.transitions import Transitions, check_values
-from rl_training.envs.host.conformance import classified
+from rl_training.envs.host.conformance import check_same_spec, classified
 from rl_training.envs.host.episode_bound import DEFAULT_BOUND, EpisodeBound
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.vector import SeededEnvs
 from rl_training.envs.spaces import space_to_dict
-from rl_training.run.agent import Agent
-from rl_training.run.validate import check_agent
 
 Policy = Callable[[Array, np.random.Generator, ArraySpec], Array]
 Watcher = Callable[[int], None]
+
+
+class Player(Protocol):
+    """A trained policy that plays a dataset."""
+
+    @property
+    def spec(self) -> EnvSpec: ...
+
+    def act(self, rows: Array) -> Array:
+        """Actions in the library's units for encoded observations (rows, ...)."""
 
 
 def record_random(
@@ -35,7 +43,7 @@ def record_random(
 
 
 def record_policy(
-    agent: Agent,
+    player: Player,
     source: EnvSource,
     size: int,
     seed: int,
@@ -46,11 +54,11 @@ def record_policy(
     """`size` transitions of an agent's best actions with noise: of that standard deviation (actions being in [-1, 1]),
     or with that probability of a random choice."""
     require(0 <= noise < math.inf, "noise", f"a number >= 0, got {noise}")
-    require(noise <= agent.action.spec.max_noise, "noise", f"a probability, got {noise}")
-    check_agent(agent.spec, source)
+    require(noise <= player.spec.action.max_noise, "noise", f"a probability, got {noise}")
+    check_same_spec(player.spec, source)
 
     def act(obs: Array, rng: np.random.Generator, action: ArraySpec) -> Array:
-        return action.perturbed(agent.act(obs), noise, rng)
+        return action.perturbed(player.act(obs), noise, rng)
 
     return _record(source, size, seed, act, watch, bound)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.array_store import Array, blocks
 from rl_training.data.datasets.conversion import ROUNDING, differences, load_data, memory_data, training_data, unbounded
 from rl_training.data.datasets.formats.loaders import NoSuchData
-from rl_training.data.datasets.generate import record_policy, record_random
+from rl_training.data.datasets.generate import Player, record_policy, record_random
 from rl_training.data.datasets.memory import WHERE, Dataset
 from rl_training.data.datasets.summary import summary_for_record, trajectory_returns
 from rl_training.data.datasets.transition_dataset import ResidentData, TransitionDataset
@@ -24,16 +25,16 @@ from rl_training.data.datasets.transitions import Transitions, joined, scattered
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.data.replay.mixed import MixedData
 from rl_training.envs.host.conformance import Conformance, check_environment, check_spaces, knowing
-from rl_training.envs.host.episode_bound import DEFAULT_BOUND, EpisodeBound
+from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.spaces import MAX_SPACE, ActionCodec, ObservationCodec, env_spec, space_from_dict
-from rl_training.run.agent import load_agent
 
+LoadPlayer = Callable[[Path], Player]  # loads the agent that plays a generated dataset
 RETURN_RANGE = 1000.0  # of scaled trajectories: an episode is at most a thousand steps of rewards around one
 
 
 @dataclass(frozen=True)
-class OfflineData:
+class PreparedDataset:
     """A data set, the spaces it is of, and whether there is an environment to evaluate in."""
 
     dataset: TransitionDataset
@@ -46,6 +47,7 @@ class OfflineData:
     scale: float  # of the rewards, before the shift
     shift: float
     has_time_limit: bool  # that environment
+    settings: OfflineSettings
 
     @property
     def spec(self) -> EnvSpec:
@@ -73,17 +75,15 @@ class OfflineData:
             raise UserError(f"{where}: {change}; force=True resumes with it all the same")
         return change
 
-    def mixed_with(self, replay: ReplayBuffer, data: ResidentData, settings: OfflineSettings) -> MixedData:
-        share, size = settings.online_data_share, settings.batch_size
+    def mixed_with(self, replay: ReplayBuffer, data: ResidentData) -> MixedData:
+        """Where a run that continues online draws its batches from."""
+        share, size = self.settings.online_data_share, self.settings.batch_size
         return MixedData(data, replay, batch_size=size, share=share, scale=self.scale, shift=self.shift)
 
 
-def prepare_offline(
-    settings: OfflineSettings,
-    source: EnvSource,
-    given: Dataset | None = None,
-    bound: EpisodeBound = DEFAULT_BOUND,
-) -> OfflineData:
+def prepare_dataset(
+    settings: OfflineSettings, source: EnvSource, given: Dataset | None, bound: EpisodeBound, load_player: LoadPlayer
+) -> PreparedDataset:
     """Load or make the data set and check it against the environment, or, where there is none, against itself."""
     notices: list[str] = []
     no_environment, environment, has_time_limit = None, None, True
@@ -99,7 +99,7 @@ def prepare_offline(
             raise
         no_environment = str(error)
         notices.append(f"no environment, so there are no evaluations: {error}")
-    transitions, where = _transitions(settings, source, given, bound)
+    transitions, where = _transitions(settings, source, given, bound, load_player)
     from_where = data_source(settings, source)
     if settings.dataset_kind in ("random", "policy"):
         notices.append(f"no data set is given (dataset_path), so one was made: {from_where}")
@@ -124,9 +124,9 @@ def prepare_offline(
         **summary_for_record(transitions),
         "offline_steps": settings.offline_steps,
     }
-    return OfflineData(
+    return PreparedDataset(
         dataset, observation, action, summary, no_environment is None, environment, tuple(notices), scale, shift,
-        has_time_limit,
+        has_time_limit, settings,
     )  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def environment_codecs(source: EnvSource) -> tuple[ObservationCodec, ActionCodec
 
 
 def _transitions(
-    settings: OfflineSettings, source: EnvSource, given: Dataset | None, bound: EpisodeBound
+    settings: OfflineSettings, source: EnvSource, given: Dataset | None, bound: EpisodeBound, load_player: LoadPlayer
 ) -> tuple[Transitions, str]:
     if settings.dataset_kind == "memory":
         data = memory_data(given, drop_nonfinite=settings.drop_nonfinite)
@@ -174,8 +174,7 @@ def _transitions(
     found = named if named.exists() else find_packaged_asset(named)
     if found is None:
         raise NoSuchData(f"{named}: no such agent, and the data set is what it plays")
-    agent = load_agent(found)
-    made = record_policy(agent, source, size, seed, settings.dataset_noise, bound=bound)
+    made = record_policy(load_player(found), source, size, seed, settings.dataset_noise, bound=bound)
     return made, f"the recording of {source.env_id}"
 
 

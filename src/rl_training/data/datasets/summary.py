@@ -36,7 +36,7 @@ def summarize_data(transitions: Transitions, env_id: str | None = None) -> dict[
         "lengths": _spread(lengths),
         "d4rl_score": normalized_score(env_id, float(returns.mean())),
         "observations": _array(transitions.obs),
-        "actions": {**_array(transitions.actions), "discrete": transitions.discrete},
+        "actions": {**_array(transitions.actions), "discrete": transitions.holds_choices},
         "rewards": _array(transitions.rewards),
         "notes": list(transitions.notes),
     }

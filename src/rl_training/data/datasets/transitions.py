@@ -41,7 +41,7 @@ class Transitions:
         return len(self.rewards)
 
     @property
-    def discrete(self) -> bool:
+    def holds_choices(self) -> bool:
         return self.actions.ndim == 1
 
     def arrays(self) -> dict[str, Array]:

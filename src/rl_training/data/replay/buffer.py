@@ -43,6 +43,11 @@ def replay_bytes(spec: EnvSpec, seeds: int, capacity: int) -> int:
     return row_bytes(field_layout(spec)) * seeds * capacity
 
 
+def host_array(value: Tensor | Array) -> Array:
+    """An array in host memory, without a copy where it is there already."""
+    return value.cpu().numpy() if isinstance(value, Tensor) else value
+
+
 class ReplayBuffer:
     """A ring of `capacity` transitions for each seed; all seeds share its head, since they run in lockstep."""
 
@@ -95,14 +100,14 @@ class ReplayBuffer:
     def head(self) -> int:
         return self.added % self.capacity
 
-    def add(self, **fields: Array) -> None:
-        """One vector step: each field (seeds, num_envs, ...)."""
+    def add(self, **fields: Tensor | Array) -> None:
+        """One vector step: each field (seeds, num_envs, ...), wherever it is."""
         rows = slice(self.head, self.head + self.num_envs)
         for name, value in fields.items():
             if self._arrays:
-                self._arrays[name][:, rows] = value
+                self._arrays[name][:, rows] = host_array(value)
             else:
-                self.storage[name][:, rows] = torch.from_numpy(value).to(self.device, non_blocking=True)
+                self.storage[name][:, rows].copy_(torch.as_tensor(value), non_blocking=True)
         if self.priorities is not None:
             self.priorities.put(self.head, self.num_envs)
         self.added += self.num_envs

@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from rl_training.core.specs import EnvSpec
-from rl_training.data.replay.buffer import Array, Layout, ReplayBuffer, field_layout, replay_bytes, row_bytes
+from rl_training.data.replay.buffer import (
+    Array,
+    Layout,
+    ReplayBuffer,
+    field_layout,
+    host_array,
+    replay_bytes,
+    row_bytes,
+)
 
 FEWEST_FINAL_FRAMES = 1024
 FINAL_FRAME_SHARE = 8  # where no time limit is known: room for one cut-off episode in so many transitions
@@ -68,16 +76,16 @@ class FrameReplay(ReplayBuffer):
         return super().nbytes + self.pictures.nbytes
 
     # --- adding ----------------------------------------------------------------------------------------------------
-    def add(self, **fields: Array) -> None:
-        obs, next_obs = (fields.pop(name)[:, :, -self.channels :] for name in FRAME_FIELDS)
+    def add(self, **fields: Tensor | Array) -> None:
+        obs, next_obs = (host_array(fields.pop(name))[:, :, -self.channels :] for name in FRAME_FIELDS)
+        terminated, truncated = (host_array(fields[name]) for name in ("terminated", "truncated"))
         place = self.added % self.frame_places
         # Also where it is last step's `next_obs`: there a final frame may stand, and a new episode begins.
         self._put_frames(place, obs)
         self._put_frames((place + self.num_envs) % self.frame_places, next_obs)
-        ended = fields["terminated"] | fields["truncated"]
-        final = self._store_final_frames(fields["truncated"] & ~fields["terminated"], next_obs)
+        final = self._store_final_frames(truncated & ~terminated, next_obs)
         super().add(**fields, age=self._ages, final=final)
-        self._ages = self._next_ages(self._ages, ended)
+        self._ages = self._next_ages(self._ages, terminated | truncated)
 
     def _put_frames(self, place: int, frames: Array) -> None:
         source = torch.from_numpy(np.ascontiguousarray(frames))

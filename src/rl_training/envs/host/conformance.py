@@ -43,6 +43,13 @@ def check_spaces(source: EnvSource) -> EnvSpec:
         env.close()
 
 
+def check_same_spec(spec: EnvSpec, source: EnvSource) -> None:
+    """Reject an environment whose observations or actions are not those that an agent was trained on."""
+    found = check_spaces(source)
+    if found != spec:
+        raise UserError(f"the agent was trained on {spec}, {source.env_id} has {found}")
+
+
 def check_environment(source: EnvSource, seed: int = 0) -> Conformance:
     """The same, and how exactly it is brought back, unless `source` knows that already."""
     if source.restore is not None:

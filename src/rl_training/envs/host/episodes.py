@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rl_training.envs.host.vector import SeededEnvs
+from rl_training.envs.episode_metrics import WINDOW, episode_metrics
 
-WINDOW = 100  # episodes a mean is taken over, as in Stable-Baselines3
+Array = NDArray[Any]
 
 
 class EpisodeStatistics:
+    """Means over the last episodes of each seed."""
+
     def __init__(self, seeds: int, num_envs: int) -> None:
         self.num_envs = num_envs
         self.open_returns = np.zeros(seeds * num_envs)
@@ -21,10 +24,10 @@ class EpisodeStatistics:
         self.lengths: list[list[int]] = [[] for _ in range(seeds)]
         self.finished = [0] * seeds
 
-    def count(self, envs: SeededEnvs) -> None:
-        self.open_returns += envs.rewards
+    def count(self, rewards: Array, ended: Array) -> None:
+        """Count one step of every environment in."""
+        self.open_returns += rewards
         self.open_lengths += 1
-        ended = envs.terminated | envs.truncated
         if ended.any():
             for row in np.flatnonzero(ended):
                 seed = int(row) // self.num_envs
@@ -34,13 +37,10 @@ class EpisodeStatistics:
             self.open_returns[ended] = 0
             self.open_lengths[ended] = 0
 
-    def row(self, seed_index: int) -> dict[str, Any]:
-        returns, lengths = self.returns[seed_index], self.lengths[seed_index]
-        return {
-            "rollout/ep_rew_mean": float(np.mean(returns)) if returns else None,
-            "rollout/ep_len_mean": float(np.mean(lengths)) if lengths else None,
-            "time/episodes": self.finished[seed_index],
-        }
+    def rows(self) -> list[dict[str, Any]]:
+        """Each seed's metrics."""
+        by_seed = zip(self.returns, self.lengths, self.finished, strict=True)
+        return [episode_metrics(returns, lengths, finished) for returns, lengths, finished in by_seed]
 
     def state(self) -> dict[str, Any]:
         return {
@@ -54,7 +54,8 @@ class EpisodeStatistics:
     def load(self, state: dict[str, Any]) -> None:
         self.open_returns = np.array(state["open_returns"], np.float64)
         self.open_lengths = np.array(state["open_lengths"], np.int64)
-        self.returns, self.lengths = state["returns"], state["lengths"]
+        self.returns = [list(window) for window in state["returns"]]
+        self.lengths = [list(window) for window in state["lengths"]]
         self.finished = list(state["finished"])
 
     def forget(self, envs: Sequence[int]) -> None:

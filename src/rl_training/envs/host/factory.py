@@ -27,6 +27,8 @@ EnvFactory = Callable[..., Env]
 # By its saved state; by replaying its open episode; the same, and made anew for every episode; not exactly.
 Restore = Literal["native", "replay", "rebuilt", "inexact"]
 
+# Ids of environments that run on a device; behind it is Gymnasium's id of the same environment.
+DEVICE_PREFIX = "torch/"
 EXTRAS = {"mujoco": "mujoco", "box2d": "box2d", "Box2D": "box2d", "ale_py": "atari", "pygame": "classic-control"}
 
 
@@ -93,7 +95,7 @@ class EnvSource:
                 _import_module(self.env_id)
             # Our own conformance check runs once before training; Gymnasium's would run at every step.
             with plain_warnings():
-                env = gym.make(self.env_id, disable_env_checker=True, **kwargs)
+                env = gym.make(self.env_id.removeprefix(DEVICE_PREFIX), disable_env_checker=True, **kwargs)
             return ControlSuite(env) if in_suite else env
         except gym.error.DependencyNotInstalled as error:
             raise UserError(f"environment {self.env_id} needs a package that is missing: {error}") from error

@@ -16,11 +16,12 @@ import numpy as np
 
 from rl_training.core.rng import episode_seed
 from rl_training.core.specs import EnvSpec
+from rl_training.envs.host.episodes import EpisodeStatistics
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.worker import Array, LocalStepper, RowsFailed, Stepper
 from rl_training.envs.host.workers import CannotUseWorkers, WorkerStepper
 
-LONGEST_LOG = 100_000  # actions of an open episode that are kept, for each environment
+MAX_LOG = 100_000  # actions of an open episode that are kept, for each environment
 
 
 class EnvironmentFailure(Exception):
@@ -52,6 +53,7 @@ class SeededEnvs:
         self.stepper = self._make_stepper(source, workers, timeout)
         self.observation, self.action = self.stepper.observation, self.stepper.action
         self.episodes = [first_episode] * self.size
+        self.statistics = EpisodeStatistics(len(self.seeds), num_envs)
         self.lost: list[int] = []  # rows whose open episode `restore` could not bring back
         self.logs: list[list[Array]] = [[] for _ in range(self.size)]
         self.unlogged: set[int] = set()  # rows whose episode became too long to keep
@@ -83,7 +85,7 @@ class SeededEnvs:
         for log, action, acts in zip(self.logs, env_actions, repeat(True) if active is None else active, strict=False):
             if acts:
                 log.append(action)
-                if len(log) > LONGEST_LOG:
+                if len(log) > MAX_LOG:
                     self._drop_long_logs()
         self.busy_since = time.monotonic()
         try:
@@ -96,14 +98,15 @@ class SeededEnvs:
 
     def advance(self) -> None:
         """Make the successors current; start the next seeded episode where one ended."""
+        ended = self.terminated | self.truncated
+        self.statistics.count(self.rewards, ended)
         self.obs, self.next_obs = self.next_obs, self.obs
-        ended = np.flatnonzero(self.terminated | self.truncated).tolist()
-        if ended:
-            self._start_next(ended)
+        if ended.any():
+            self._start_next(np.flatnonzero(ended).tolist())
 
     def _drop_long_logs(self) -> None:
         """An episode without end would fill the memory. What is left of its log counts for nothing."""
-        self.unlogged |= {row for row, log in enumerate(self.logs) if len(log) > LONGEST_LOG}
+        self.unlogged |= {row for row, log in enumerate(self.logs) if len(log) > MAX_LOG}
         for row in self.unlogged:
             self.logs[row] = []
 
@@ -189,7 +192,7 @@ class SeededEnvs:
         if len(failed.rows) == 1:
             row, episode = failed.rows[0], open_episodes[0]
             report |= episode
-            step = f"beyond {LONGEST_LOG}" if row in self.unlogged else len(self.logs[row])
+            step = f"beyond {MAX_LOG}" if row in self.unlogged else len(self.logs[row])
             where = f"{self._name(row)}, episode {episode['episode']}, step {step}"
         else:
             report["environments"] = open_episodes

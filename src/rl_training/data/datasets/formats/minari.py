@@ -6,7 +6,6 @@ An episode of N steps has N + 1 observations, so the successor of the last step 
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -21,7 +20,8 @@ from rl_training.core.checks import UserError, one_line, shown
 from rl_training.data.datasets.array_store import Array
 from rl_training.data.datasets.formats.hdf5 import dataset, fill, h5py_module, member, open_file, write_file
 from rl_training.data.datasets.transitions import Transitions, broken
-from rl_training.files.atomic import MAX_JSON_BYTES, read_json, to_json
+from rl_training.envs.minari_spaces import space_from_minari, space_to_minari
+from rl_training.files.atomic import read_json, to_json
 
 FILE, METADATA = "main_data.hdf5", "metadata.json"
 EPISODE = re.compile(r"episode_(\d{1,9})")
@@ -101,7 +101,7 @@ class MinariReader:
 
     def about(self) -> dict[str, Any]:
         """The environment and its spaces, as far as the metadata tell."""
-        spaces = {name: _space_of(self.metadata.get(name)) for name in ("observation_space", "action_space")}
+        spaces = {name: space_from_minari(self.metadata.get(name)) for name in ("observation_space", "action_space")}
         try:
             env_id = json.loads(self.metadata["env_spec"])["id"]
         except (KeyError, TypeError, ValueError, RecursionError):
@@ -129,26 +129,6 @@ def _read_metadata(folder: Path) -> dict[str, Any]:
     if metadata.get("data_format", "hdf5") != "hdf5":
         raise UserError(f"{folder}: is in Minari's {shown(metadata['data_format'])} format, only hdf5 is supported")
     return metadata
-
-
-def _space_of(text: Any) -> dict[str, Any] | None:
-    """Minari's description of a space in this library's form; None for kinds that are not supported."""
-    try:
-        if not isinstance(text, str) or len(text) > MAX_JSON_BYTES:
-            return None
-        values = json.loads(text)  # bounds may be Infinity, which strict JSON does not have
-        if values["type"] == "Discrete":
-            return {"kind": "discrete", "n": int(values["n"]), "start": int(values["start"])}
-        if values["type"] != "Box":
-            return None
-        shape = [int(length) for length in values["shape"]]
-        bounds = {name: np.asarray(values[name], np.float64).reshape(shape) for name in ("low", "high")}
-        dtype = str(values["dtype"])
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
-        return None
-    same = {name: bool(array.size) and (array == array.flat[0]).all() for name, array in bounds.items()}
-    texts = {k: [repr(float(bound)) for bound in (v.flat[:1] if same[k] else v.flat)] for k, v in bounds.items()}
-    return {"kind": "box", "shape": shape, "dtype": dtype, **texts}
 
 
 def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
@@ -191,8 +171,8 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
         "jpeg_encoding": False,
         "dataset_id": Path(where).name,
         "minari_version": MINARI_VERSION,
-        "observation_space": json.dumps(_minari_space(transitions.observation_space, transitions.obs)),
-        "action_space": json.dumps(_minari_space(transitions.action_space, transitions.actions)),
+        "observation_space": json.dumps(space_to_minari(transitions.observation_space, transitions.obs)),
+        "action_space": json.dumps(space_to_minari(transitions.action_space, transitions.actions)),
     }
     if transitions.env_id is not None:
         metadata["env_id"] = transitions.env_id
@@ -201,21 +181,3 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
             with suppress(ValueError, TypeError):  # made by a function, as in the Control Suite: that has no JSON
                 metadata["env_spec"] = spec.to_json()
     (data / METADATA).write_bytes(to_json(metadata, indent=1))
-
-
-def _minari_space(space: dict[str, Any] | None, values: Array) -> dict[str, Any]:
-    """A space in Minari's form; unknown bounds are infinite, an unknown number of choices is what was seen."""
-    if space is None and values.ndim == 1 and values.dtype.kind != "f":
-        start = min(int(values.min()), 0)
-        return {"type": "Discrete", "dtype": "int64", "start": start, "n": int(values.max()) + 1 - start}
-    if space is None:
-        shape, dtype = list(values.shape[1:]), values.dtype.name
-        space = {"shape": shape, "dtype": dtype, "low": ["-inf"], "high": ["inf"], "kind": "box"}
-    if space["kind"] == "discrete":
-        return {"type": "Discrete", "dtype": "int64", "start": space["start"], "n": space["n"]}
-    shape, size = space["shape"], math.prod(space["shape"])
-    bounds = {}
-    for name in ("low", "high"):
-        numbers = [float(text) for text in space[name]]
-        bounds[name] = np.reshape(numbers * size if len(numbers) == 1 else numbers, shape).tolist()
-    return {"type": "Box", "dtype": space["dtype"], "shape": shape, **bounds}

@@ -1,0 +1,78 @@
+"""Stateful parts of a run: each has a name and saves, checks and loads its own state.
+
+The saver loops over the parts, so nothing that matters is left out because something else is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from rl_training.checkpoint.read import Checkpoint, DamagedCheckpoint
+from rl_training.checkpoint.schema import invalid_file, parse_known
+from rl_training.core.checks import UserError
+from rl_training.files.tensor_files import Tensors
+
+Values = TypeVar("Values")
+TensorLayout = Mapping[str, tuple[Sequence[int], torch.dtype]]  # shape and dtype by name
+
+
+@dataclass(frozen=True)
+class PartState:
+    """What a part gives to a checkpoint."""
+
+    values: dict[str, Any] = field(default_factory=dict)  # plain values, for state.json
+    files: dict[str, Tensors] = field(default_factory=dict)  # tensor files by name, without the suffix
+    linked: tuple[str, ...] = ()  # files of the previous checkpoint that have not changed
+
+
+class StoredPart:
+    """What a checkpoint holds of one part."""
+
+    def __init__(self, checkpoint: Checkpoint, name: str) -> None:
+        self.checkpoint, self.name = checkpoint, name
+        if name not in checkpoint.state["parts"]:
+            raise DamagedCheckpoint(f"{checkpoint.path.name} damaged (its {name} is missing)")
+        self.values: dict[str, Any] = checkpoint.state["parts"][name]
+
+    def parse(self, cls: type[Values]) -> Values:
+        """The part's values as a dataclass whose fields are checked. More may be stored."""
+        try:
+            return parse_known(cls, self.values)  # type: ignore[no-any-return]
+        except UserError as error:
+            raise self.invalid(error) from error
+
+    def tensors(self, file: str) -> dict[str, Tensor]:
+        return self.checkpoint.tensors(file)
+
+    def invalid(self, reason: object) -> UserError:
+        return invalid_file(self.checkpoint.path, reason)
+
+    def check_tensors(self, file: str, found: Mapping[str, Tensor], layout: TensorLayout) -> None:
+        """Reject a tensor file that does not hold tensors of these shapes and dtypes."""
+        for key, (shape, dtype) in layout.items():
+            tensor = found.get(key)
+            if tensor is None:
+                raise self.invalid(f"{file}: {key} is missing")
+            if tuple(tensor.shape) != tuple(shape) or tensor.dtype != dtype:
+                have, want = f"{tensor.dtype} {tuple(tensor.shape)}", f"{dtype} {tuple(shape)}"
+                raise self.invalid(f"{file}: {key} is {have}, expected {want}")
+
+
+class Part(Protocol):
+    """One stateful part of a run."""
+
+    name: str
+
+    def state(self, previous: Checkpoint | None) -> PartState:
+        """Everything that a resume needs; `previous` is the newest checkpoint, whose files may be linked."""
+
+    def check(self, stored: StoredPart) -> None:
+        """Reject stored values that this part cannot have saved, before anything is loaded."""
+
+    def load(self, stored: StoredPart) -> None:
+        """Put the stored state back."""

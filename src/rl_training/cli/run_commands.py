@@ -1,0 +1,161 @@
+"""`rl-training train` and `rl-training resume`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from rl_training.cli.arguments import (
+    Args,
+    Parser,
+    add_cleaning_flags,
+    add_command,
+    agent_path,
+    print_answer,
+    whole_number,
+)
+from rl_training.cli.loading import default_config, load_config
+from rl_training.config.train_config import TrainConfig, parse_seeds
+from rl_training.core.checks import UserError
+
+if TYPE_CHECKING:
+    from rl_training.core.results import TrainResult
+
+
+def add_train(subparsers: Any) -> None:
+    train = add_command(subparsers, "train", run_train, "train from a config file, or `train ALGO ENV`")
+    train.add_argument("algo", nargs="?", metavar="ALGO", help="an algorithm (see `list`)")
+    text = "a Gymnasium id, or module:Id; not needed for offline learning from a file"
+    train.add_argument("env", nargs="?", metavar="ENV", help=text)
+    train.add_argument("--config", metavar="FILE", help="a YAML config; packaged ones are found from any directory")
+    train.add_argument("--total-timesteps", type=whole_number, metavar="N", help="environment steps per seed")
+    train.add_argument("--seed", type=whole_number, metavar="K")
+    train.add_argument("--seeds", metavar="LIST", help="several seeds as one program, e.g. 0-7 or 0,3,5")
+    train.add_argument("--num-envs", type=whole_number, metavar="N", help="environments per seed")
+    train.add_argument("--eval-episodes", type=whole_number, metavar="N")
+    train.add_argument("--device", metavar="D", help="auto, cpu, cuda or cuda:1")
+    text = "any field of the config or setting of the algorithm: num_envs=4, gamma=0.98"
+    train.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help=text)
+    add_cleaning_flags(train, clip_help="offline: clip actions to the environment's bounds")
+    _add_run_options(train)
+
+
+def run_train(args: Args) -> int:
+    config = apply_cleaning_flags(args, _config(args))
+
+    from rl_training.run.run import train
+
+    return _print_result(args, train(config, args.run_suffix, show_progress=not args.quiet))
+
+
+def add_resume(subparsers: Any) -> None:
+    text = "resume a run that was stopped or killed, or extend it"
+    resume = add_command(subparsers, "resume", run_resume, text)
+    resume.add_argument("target", nargs="?", metavar="RUN", help="a run directory or a checkpoint")
+    resume.add_argument("--checkpoint", metavar="PATH", help="the same, as an option")
+    resume.add_argument("--total-timesteps", type=whole_number, metavar="N", help="extend the run to this many steps")
+    resume.add_argument("--eval-episodes", type=whole_number, metavar="N")
+    text = (
+        "with --total-timesteps: continue a finished offline run online, in this environment; also needed if the run's "
+        "own environment is in a module (module:Id)"
+    )
+    resume.add_argument("--env", metavar="ENV", help=text)
+    text = "with --env: only name the environment again, and continue offline"
+    resume.add_argument("--offline", action="store_true", help=text)
+    text = "the new location of the run's dataset, or of the agent that generates it"
+    resume.add_argument("--data", nargs="+", default=[], metavar="PATH", help=text)
+    resume.add_argument("--force", action="store_true", help="resume even if the dataset has changed")
+    _add_run_options(resume)
+
+
+def run_resume(args: Args) -> int:
+    if args.offline and args.env is None:
+        raise UserError("--offline is only allowed with --env")
+    path = agent_path(args)
+
+    from rl_training.run.resume import ResumeRequest, resume
+
+    request = ResumeRequest(
+        path,
+        args.total_timesteps,
+        args.output_dir,
+        args.eval_episodes,
+        args.run_suffix,
+        env_id=args.env,
+        show_progress=not args.quiet,
+        online=args.env is not None and args.total_timesteps is not None and not args.offline,
+        offline=args.offline,
+        force=args.force,
+        data=args.data,
+    )
+    return _print_result(args, resume(request))
+
+
+def _add_run_options(parser: Parser) -> None:
+    parser.add_argument("--output-dir", metavar="DIR")
+    parser.add_argument("--run-suffix", metavar="NAME", help="appended to the run directory's name")
+    parser.add_argument("--quiet", action="store_true", help="no progress display")
+
+
+def _config(args: Args) -> TrainConfig:
+    """The config of `train`: a file's or the algorithm's defaults, with the values of the command line."""
+    changes = {
+        "output_dir": args.output_dir,
+        "total_timesteps": args.total_timesteps,
+        "seed": args.seed,
+        "seeds": list(parse_seeds(args.seeds)) if args.seeds is not None else None,
+        "num_envs": args.num_envs,
+        "eval_episodes": args.eval_episodes,
+        "device": args.device,
+    }
+    if args.config is not None:
+        if args.algo is not None:
+            raise UserError("either --config or ALGO ENV, not both")
+        return load_config(args.config, args.overrides, **changes)
+    if args.algo is None or (args.env is None and not any("dataset_path" in text for text in args.overrides)):
+        raise UserError("train needs --config FILE, or ALGO and ENV, e.g. `rl-training train sac Pendulum-v1`")
+    return default_config(args.algo, args.env, args.overrides, **changes)
+
+
+def apply_cleaning_flags(args: Args, config: TrainConfig) -> TrainConfig:
+    """The config with the settings that repair a dataset, as the flags ask for."""
+    from rl_training.algorithms.registry import learner_class
+
+    asked = {name: True for name in ("drop_nonfinite", "clip_actions") if getattr(args, name)}
+    if asked and not learner_class(config.algo).offline:
+        flag = f"--{next(iter(asked)).replace('_', '-')}"
+        raise UserError(f"{flag} is only for algorithms that learn from a dataset, and {config.algo} does not")
+    return replace(config, algo_kwargs={**config.algo_kwargs, **asked}) if asked else config
+
+
+def _print_result(args: Args, result: TrainResult) -> int:
+    metrics, run_dir = result.metrics, result.run_dir
+    lines = []
+    if metrics.get("already_finished"):
+        lines.append(f"finished at step {metrics['global_step']}; extend it with --total-timesteps")
+    summary = _return_line(metrics)
+    lines += [f"return     {summary}"] if summary else []
+    if "eval_d4rl_score" in metrics:
+        lines.append(f"D4RL score {metrics['eval_d4rl_score']:.1f}")
+    lines += [f"run        {run_dir}", f"checkpoint {result.checkpoint_path}"]
+    for name, file in (("video", "video.webm"), ("report", "report.html")):
+        if (run_dir / file).exists():
+            lines.append(f"{name:10s} {run_dir / file}")
+    answer = {"run_dir": str(run_dir), "checkpoint_path": str(result.checkpoint_path), "metrics": metrics}
+    print_answer(args, answer, "\n".join(lines))
+    return 0
+
+
+def _return_line(metrics: dict[str, Any]) -> str | None:
+    """The result of a run's last evaluation, if there was one."""
+    from rl_training.core.statistics import headline, summarize
+
+    means = metrics.get("eval_return_means")
+    if not means:
+        return None
+    if len(means) > 1:
+        return headline(summarize(means))
+    return (
+        f"{metrics['eval_return_mean']:.1f} +- {metrics['eval_return_std']:.1f} "
+        f"({metrics['eval_episodes']} episodes), best {metrics['best_eval_return_mean']:.1f}"
+    )

@@ -1,0 +1,94 @@
+"""The boundary between environments and loops: all rows at once, as tensors in host memory or on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from rl_training.checkpoint.parts import Part
+from rl_training.core.specs import EnvSpec
+
+
+class Step(NamedTuple):
+    """What every environment answered to its action. The next step may write into the same tensors."""
+
+    next_obs: Tensor  # (size, *shape): the true successors, also where an episode ended
+    rewards: Tensor  # (size,) float32
+    terminated: Tensor  # (size,) bool: in a terminal state
+    truncated: Tensor  # (size,) bool: cut off, as by a time limit
+
+
+class Statistics(Protocol):
+    """Returns and lengths of the episodes that training plays."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Each seed's metrics. May wait for the device: for log intervals only."""
+        ...
+
+
+@runtime_checkable
+class VectorEnv(Protocol):
+    """`num_envs` environments for each run seed, stepped together: row = seed_index * num_envs + env_index.
+
+    A loop calls `reset_all` once, then `step` and `advance` in turns. Actions are in the library's units.
+    """
+
+    @property
+    def spec(self) -> EnvSpec: ...
+
+    @property
+    def seeds(self) -> tuple[int, ...]: ...
+
+    @property
+    def num_envs(self) -> int:
+        """Environments of one seed."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Environments of all seeds."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where every tensor of this environment is."""
+        ...
+
+    @property
+    def obs(self) -> Tensor:
+        """(size, *shape): what to act on now."""
+        ...
+
+    @property
+    def statistics(self) -> Statistics: ...
+
+    @property
+    def part(self) -> Part:
+        """Saves and loads everything that the following steps depend on, after `advance`."""
+        ...
+
+    @property
+    def lost(self) -> Sequence[int]:
+        """Rows whose open episode a load could not bring back; their next episode has started."""
+        ...
+
+    def by_seed(self, tensor: Tensor) -> Tensor:
+        """(size, ...) -> (seeds, num_envs, ...), of a tensor of this environment."""
+        ...
+
+    def reset_all(self) -> None:
+        """Start the episode that each row stands at."""
+        ...
+
+    def step(self, actions: Tensor) -> Step:
+        """One step of every row with `actions` (size, ...)."""
+        ...
+
+    def advance(self) -> None:
+        """Make the successors current, and start the next episode where one ended."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,52 @@
+"""Spaces as Minari describes them in its metadata."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rl_training.files.atomic import MAX_JSON_BYTES
+
+Array = NDArray[Any]
+
+
+def space_from_minari(text: Any) -> dict[str, Any] | None:
+    """Minari's description of a space in this library's form; None for kinds that are not supported."""
+    try:
+        if not isinstance(text, str) or len(text) > MAX_JSON_BYTES:
+            return None
+        values = json.loads(text)  # bounds may be Infinity, which strict JSON does not have
+        if values["type"] == "Discrete":
+            return {"kind": "discrete", "n": int(values["n"]), "start": int(values["start"])}
+        if values["type"] != "Box":
+            return None
+        shape = [int(length) for length in values["shape"]]
+        bounds = {name: np.asarray(values[name], np.float64).reshape(shape) for name in ("low", "high")}
+        dtype = str(values["dtype"])
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+        return None
+    same = {name: bool(array.size) and (array == array.flat[0]).all() for name, array in bounds.items()}
+    texts = {k: [repr(float(bound)) for bound in (v.flat[:1] if same[k] else v.flat)] for k, v in bounds.items()}
+    return {"kind": "box", "shape": shape, "dtype": dtype, **texts}
+
+
+def space_to_minari(space: dict[str, Any] | None, values: Array) -> dict[str, Any]:
+    """A space in Minari's form; unknown bounds are infinite, an unknown number of choices is what was seen."""
+    if space is None and values.ndim == 1 and values.dtype.kind != "f":
+        start = min(int(values.min()), 0)
+        return {"type": "Discrete", "dtype": "int64", "start": start, "n": int(values.max()) + 1 - start}
+    if space is None:
+        shape, dtype = list(values.shape[1:]), values.dtype.name
+        space = {"shape": shape, "dtype": dtype, "low": ["-inf"], "high": ["inf"], "kind": "box"}
+    if space["kind"] == "discrete":
+        return {"type": "Discrete", "dtype": "int64", "start": space["start"], "n": space["n"]}
+    shape, size = space["shape"], math.prod(space["shape"])
+    bounds = {}
+    for name in ("low", "high"):
+        numbers = [float(text) for text in space[name]]
+        bounds[name] = np.reshape(numbers * size if len(numbers) == 1 else numbers, shape).tolist()
+    return {"type": "Box", "dtype": space["dtype"], "shape": shape, **bounds}

@@ -1,0 +1,83 @@
+"""A run that is resumed in another directory takes its checkpoint, logs and agents along."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from rl_training.checkpoint.read import Checkpoint
+from rl_training.checkpoint.write import copy_checkpoint
+from rl_training.config.train_config import TrainConfig
+from rl_training.core.checks import UserError
+from rl_training.core.signals import Stopped, active_signals, deferred
+from rl_training.files.atomic import replace_file, sync_tree
+from rl_training.files.run_directory import RunRecord
+from rl_training.run.agent import agent_from_checkpoint
+from rl_training.run.plan import choose_plan
+from rl_training.run.start_weights import START
+from rl_training.run.validate import parse_settings
+
+
+def copy_run(
+    home: Path, run_dir: Path, config: TrainConfig, checkpoint: Checkpoint | None, record: RunRecord | None
+) -> Checkpoint | None:
+    """Copy the checkpoint into its new run, with all that the run had; without a record, the checkpoint alone."""
+    try:
+        if record is not None:
+            return _copy_files(home, run_dir, config, checkpoint)
+        return _found_run(run_dir, config, checkpoint) if checkpoint is not None else None
+    except OSError as error:  # a full disk, or a run that is training and has rotated it away
+        reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror
+        raise UserError(f"{home}: cannot be copied to {run_dir} ({reason})") from error
+
+
+def _copy_files(source: Path, target: Path, config: TrainConfig, checkpoint: Checkpoint | None) -> Checkpoint | None:
+    """The checkpoint, the rows of the logs up to it and the agents; the record is last."""
+    if checkpoint is not None:
+        offsets = checkpoint.state["parts"].get("session", {}).get("offsets", {})
+        for name, offset in offsets.items():
+            old = source / f"{name}.jsonl"
+            if old.exists():
+                (target / old.name).write_bytes(old.read_bytes()[:offset])
+        if (source / "agents").is_dir():
+            shutil.copytree(source / "agents", target / "agents")
+        place = target / "checkpoints" / checkpoint.path.name
+        shutil.copytree(checkpoint.path, place)
+        sync_tree(place.parent)  # later checkpoints link these files and count on them
+        checkpoint = replace(checkpoint, path=place)
+    if (source / START).exists():
+        replace_file(target / START, (source / START).read_bytes())
+    before = RunRecord.read(source).values
+    record = RunRecord.create(target, config, before["execution_plan"])
+    kept = ("resume", "resume_note", "environment", "failed_seeds", "promises")
+    record.update(**{name: before[name] for name in kept if name in before})
+    return checkpoint
+
+
+def _found_run(target: Path, config: TrainConfig, checkpoint: Checkpoint) -> Checkpoint:
+    """A new run around a checkpoint that is away from its own: its logs start here, and so does its best agent."""
+    _, settings = parse_settings(config)
+    agent = agent_from_checkpoint(checkpoint)  # what was trained has its spaces: there may be no environment
+    plan = choose_plan(config, settings, agent.spec)
+    parts = checkpoint.state["parts"]
+    fresh = {"offsets": {"metrics": 0, "evaluations": 0}, "best": [None for _ in config.seed_list]}
+    session = {**parts.get("session", {}), **fresh}
+    copy = copy_checkpoint(
+        checkpoint, target / "checkpoints", {**checkpoint.state, "parts": {**parts, "session": session}}
+    )
+    record = RunRecord.create(target, config, plan.to_dict(), plan.promises)
+    if "environment" in checkpoint.state:
+        record.update(environment=checkpoint.state["environment"])
+    return copy
+
+
+def remove_unless_begun(run_dir: Path, home: Path, error: BaseException) -> None:
+    """Remove a copy that was rejected or stopped before it trained."""
+    with deferred():
+        if (run_dir / "run.json").exists() and "asked" in RunRecord.read(run_dir).values:
+            return
+        if isinstance(error, Stopped):
+            active_signals().obeyed = True
+            error.describe(f"; {home} is unchanged")
+        shutil.rmtree(run_dir, ignore_errors=True)

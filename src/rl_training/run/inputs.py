@@ -1,0 +1,74 @@
+"""Everything a run is made from, checked before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rl_training.algorithms.base import Learner
+from rl_training.config.settings import OfflineSettings, ReplaySettings
+from rl_training.config.train_config import TrainConfig
+from rl_training.core.checks import UserError
+from rl_training.core.specs import EnvSpec
+from rl_training.data.datasets.memory import Dataset
+from rl_training.data.datasets.prepare import PreparedDataset, prepare_dataset
+from rl_training.envs.device.registry import device_environment
+from rl_training.envs.host.conformance import Conformance, check_environment, knowing
+from rl_training.envs.host.episode_bound import EpisodeBound
+from rl_training.envs.host.factory import EnvSource
+from rl_training.run.agent import load_agent
+from rl_training.run.callbacks import Callback
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    """A run that was checked and is not built yet."""
+
+    config: TrainConfig
+    learner_class: type[Learner]
+    settings: ReplaySettings
+    source: EnvSource
+    dataset: PreparedDataset | None  # of an offline run
+    conformance: Conformance | None  # None: the environment was checked when the run began, or is not trained in
+    callbacks: Sequence[Callback] = ()
+    show_progress: bool = True
+
+    @property
+    def spec(self) -> EnvSpec:
+        found = self.dataset or self.conformance
+        assert found is not None, "only a run that was checked before has neither"
+        return found.spec
+
+    @property
+    def has_environment(self) -> bool:
+        return self.dataset is None or self.dataset.has_environment
+
+
+def check_inputs(
+    config: TrainConfig,
+    learner_class: type[Learner],
+    settings: ReplaySettings,
+    source: EnvSource,
+    data: Dataset | None,
+    callbacks: Sequence[Callback],
+    show_progress: bool,
+) -> RunInputs:
+    """Check the environment and load or generate the dataset."""
+    dataset = None
+    if isinstance(settings, OfflineSettings):
+        dataset = prepare_dataset(settings, source, data, EpisodeBound.of(config), load_agent)
+    conformance = None
+    if source.restore is None:
+        conformance = _check_environment(source) if dataset is None else dataset.environment
+    source = knowing(source, conformance)
+    return RunInputs(config, learner_class, settings, source, dataset, conformance, callbacks, show_progress)
+
+
+def _check_environment(source: EnvSource) -> Conformance:
+    """How the environment is brought back on resume; one on a device saves its own state."""
+    on_device = device_environment(source.env_id)
+    if on_device is None:
+        return check_environment(source)
+    if source.kwargs or source.factory is not None:
+        raise UserError(f"env_kwargs must be empty for {source.env_id}, which runs on the device")
+    return Conformance(on_device.spec, "native")

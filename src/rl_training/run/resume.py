@@ -1,0 +1,239 @@
+"""Resume a run: what may be asked for, which checkpoint is used, and in which directory the run continues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rl_training.algorithms.offline import settled_path
+from rl_training.checkpoint.read import Checkpoint, list_checkpoints
+from rl_training.checkpoint.schema import find_checkpoint
+from rl_training.checkpoint.write import remove_leftovers
+from rl_training.config.settings import OfflineSettings
+from rl_training.config.train_config import TrainConfig, config_from_dict
+from rl_training.config.yaml_loading import load_yaml
+from rl_training.core.checks import UserError
+from rl_training.core.results import TrainResult
+from rl_training.core.signals import Stopped, deferred, interruptible, stop_signals
+from rl_training.data.datasets.formats.loaders import NoSuchData
+from rl_training.data.datasets.memory import Dataset
+from rl_training.envs.host.factory import EnvFactory, EnvSource
+from rl_training.files.atomic import remove_temporaries
+from rl_training.files.run_directory import OVERRIDABLE_ON_RESUME, RunLock, RunRecord, create_run_dir
+from rl_training.run.callbacks import Callbacks, as_callbacks
+from rl_training.run.environment_record import environment_entries, recorded_restore
+from rl_training.run.fork import copy_run, remove_unless_begun
+from rl_training.run.inputs import check_inputs
+from rl_training.run.notices import recorded_plan
+from rl_training.run.run import Run
+from rl_training.run.validate import filled, parse_settings
+from rl_training.run.workflows import env_source
+
+STAY_OFFLINE = "; with offline=True it stays offline"
+
+
+@dataclass(frozen=True)
+class ResumeRequest:
+    """What a caller of `resume` asks for."""
+
+    path: str | Path  # a run directory or a checkpoint
+    total_timesteps: int | None = None
+    output_dir: str | Path | None = None  # another directory; None: the run's own
+    eval_episodes: int | None = None
+    run_suffix: str | None = None
+    callbacks: Callbacks | None = None
+    env_id: str | None = None
+    env_factory: EnvFactory | None = None
+    show_progress: bool = True
+    online: bool = False  # an offline run that is done continues in its environment, up to `total_timesteps`
+    offline: bool = False  # rejects a run that learns in its environment
+    force: bool = False  # although the dataset has changed
+    data: Sequence[str | Path] = ()  # where the files of its dataset are now
+    dataset: Dataset | None = None  # of a run whose dataset was passed in memory
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """The run that is resumed: its directory, its record and the checkpoint it stands at."""
+
+    directory: Path
+    record: RunRecord | None  # None: a checkpoint away from its run
+    checkpoint: Checkpoint | None  # None: the run was cut before its first one
+    config: TrainConfig
+    notes: tuple[str, ...] = ()
+
+    @property
+    def step(self) -> int:
+        return self.checkpoint.step if self.checkpoint is not None else 0
+
+
+def resume_training(
+    path: str | Path,
+    total_timesteps: int | None = None,
+    output_dir: str | Path | None = None,
+    eval_episodes: int | None = None,
+    run_suffix: str | None = None,
+    callbacks: Callbacks | None = None,
+    **more: Any,
+) -> TrainResult:
+    """Resume a run directory or checkpoint; `more` are the other fields of `ResumeRequest`."""
+    return resume(ResumeRequest(path, total_timesteps, output_dir, eval_episodes, run_suffix, callbacks, **more))
+
+
+def resume(request: ResumeRequest) -> TrainResult:
+    """Resume a run in its own directory, or in a new one if `output_dir` or `run_suffix` asks for it."""
+    with stop_signals():
+        request = replace(request, callbacks=as_callbacks(request.callbacks))
+        found = _find(request)
+        config = _requested_config(request, found)
+        record, checkpoint = found.record, found.checkpoint
+        finished = record is not None and record.values["status"] == "finished" and found.step >= config.total_timesteps
+        if checkpoint is not None and record is not None and finished:
+            metrics = {**record.values["metrics"], "already_finished": True}
+            return TrainResult(found.directory, checkpoint.path, metrics)
+        run_dir, notes = found.directory, found.notes
+        try:
+            if request.output_dir is not None or request.run_suffix is not None:
+                with deferred():
+                    run_dir = create_run_dir(config, request.run_suffix)
+                with interruptible():
+                    checkpoint = copy_run(found.directory, run_dir, config, checkpoint, record)
+                if record is None:
+                    notes = (*notes, "a checkpoint away from its run: its rows and agents so far are not there")
+            return _continue(request, config, run_dir, checkpoint, notes)
+        except (UserError, Stopped) as error:
+            if run_dir != found.directory:
+                remove_unless_begun(run_dir, found.directory, error)
+            if isinstance(error, NoSuchData):
+                in_memory = config.algo_kwargs.get("dataset_kind") == "memory"
+                where = "a file that holds the same is named with" if in_memory else "name it where it is now with"
+                raise UserError(f"{error}; {where} data=...") from error
+            raise
+
+
+def _find(request: ResumeRequest) -> FoundRun:
+    """The newest intact checkpoint of a run, or the one that is named, with its run's record and config."""
+    path = Path(request.path)
+    if not path.exists():
+        raise UserError(f"{path}: no such run or checkpoint")
+    if not path.is_dir():
+        raise UserError(f"{path}: not a run or a checkpoint directory; an agent file cannot be resumed")
+    path = path.resolve()
+    checkpoint: Checkpoint | None = None
+    if _never_saved(path):
+        home, notes = path, ["cut before its first checkpoint: it starts again"]
+        values = load_yaml(home / "config.yaml").values
+    else:
+        checkpoint, notes = find_checkpoint(path)
+        home, values = checkpoint.path.parent.parent, checkpoint.state["config"]
+    if not (home / "run.json").exists() and request.output_dir is None:
+        raise UserError(f"{path}: a checkpoint away from its run; output_dir=... resumes it in a new run")
+    record = RunRecord.read(home) if (home / "run.json").exists() else None
+    return FoundRun(home, record, checkpoint, config_from_dict(values, allow_module_env=True), tuple(notes))
+
+
+def _never_saved(path: Path) -> bool:
+    """A run cut so early that it has its record and no checkpoint; one whose checkpoints were deleted is another."""
+    if not (path / "run.json").exists() or list_checkpoints(path / "checkpoints"):
+        return False
+    values = RunRecord.read(path).values
+    return values["status"] in ("running", "failed") or (values["status"] == "stopped" and not values["metrics"])
+
+
+def _requested_config(request: ResumeRequest, found: FoundRun) -> TrainConfig:
+    """The run's config with what was asked for now, and by an earlier resume that was cut short."""
+    config, total, step = found.config, request.total_timesteps, found.step
+    # The last step of several environments may go past the total: asking for the same total again is no mistake.
+    if total is not None and total <= step - config.num_envs:
+        raise UserError(f"total_timesteps must be >= {step}, the checkpoint's step, got {total}")
+    config = _changed(config, **found.record.asked if found.record else {})
+    env_id = env_source(config, request.env_id, request.env_factory).env_id
+    if request.data:
+        config = _with_data(config, request.data)
+    if request.dataset is not None and (request.data or config.algo_kwargs.get("dataset_kind") != "memory"):
+        raise UserError("dataset=... is for a run whose data set was passed in memory; this one's is elsewhere")
+    if request.offline and parse_settings(config)[1].uses_environment:
+        raise UserError("this run learns in its environment: it cannot resume offline (offline=True)")
+    if request.online:
+        config = _online(config, request, step)
+    return _changed(
+        config,
+        total_timesteps=total,
+        output_dir=Path(request.output_dir) if request.output_dir is not None else None,
+        eval_episodes=request.eval_episodes,
+        env_id=env_id,
+    )
+
+
+def _changed(config: TrainConfig, **changes: Any) -> TrainConfig:
+    return replace(config, **{name: value for name, value in changes.items() if value is not None})
+
+
+def _with_data(config: TrainConfig, data: Sequence[str | Path]) -> TrainConfig:
+    """The run with its dataset elsewhere; that it is the same one is seen from its SHA-256."""
+    _, settings = parse_settings(config)
+    if not isinstance(settings, OfflineSettings) or settings.dataset_kind == "random":
+        raise UserError("data=... is for a run whose data set is a file or an agent's; this one's is not")
+    name = "dataset_agent" if settings.dataset_kind == "policy" else "dataset_path"
+    paths = [settled_path(path) for path in data]
+    if name == "dataset_agent" and len(paths) > 1:
+        raise UserError(f"data=... must be the one agent that played this run's data set, got {len(paths)} paths")
+    found = {name: paths[0] if len(paths) == 1 else paths}
+    if settings.dataset_kind == "memory":  # a file may hold the same
+        found["dataset_kind"] = "file"
+    return replace(config, algo_kwargs={**config.algo_kwargs, **found})
+
+
+def _online(config: TrainConfig, request: ResumeRequest, step: int) -> TrainConfig:
+    """An offline run that is done, with the steps beyond it in its environment; any other run as it is."""
+    cls, settings = parse_settings(config)
+    if not isinstance(settings, OfflineSettings) or settings.uses_environment:
+        return config
+    if (
+        not cls.learns_online
+        and request.env_id is not None
+        and request.env_id == config.env_id
+        and ":" in config.env_id
+    ):
+        return config  # its module had to be named again: that can have meant nothing else
+    if not cls.learns_online:
+        raise UserError(f"{cls.name} cannot go on online: it learns nothing from what it plays itself{STAY_OFFLINE}")
+    if request.total_timesteps is None:
+        raise UserError(f"total_timesteps must be given to go on online, above {config.total_timesteps}")
+    if step < config.total_timesteps:
+        raise UserError(
+            f"the offline run is at update {step} of {config.total_timesteps}; "
+            f"resume it to its end first (without total_timesteps=...){STAY_OFFLINE}"
+        )
+    return replace(config, algo_kwargs={**config.algo_kwargs, "offline_steps": step})
+
+
+def _continue(
+    request: ResumeRequest, config: TrainConfig, run_dir: Path, checkpoint: Checkpoint | None, notes: Sequence[str]
+) -> TrainResult:
+    """Check everything again, then continue from a checkpoint (None: from the start) in `run_dir`."""
+    cls, settings = parse_settings(config)
+    config = filled(config, settings)  # of a run that was written with less
+    kwargs, restore = dict(config.env_kwargs), recorded_restore(run_dir, config.env_id)
+    source = EnvSource(config.env_id, kwargs, request.env_factory, restore)
+    hooks = as_callbacks(request.callbacks)
+    inputs = check_inputs(config, cls, settings, source, request.dataset, hooks, request.show_progress)
+    with deferred(), RunLock(run_dir):
+        record = RunRecord.read(run_dir)
+        plan, rounding = recorded_plan(record)
+        change = None
+        if inputs.dataset is not None:
+            before = record.values.get("dataset") if checkpoint is None else checkpoint.state.get("dataset") or {}
+            change = inputs.dataset.change_since(before, checkpoint.path if checkpoint else run_dir, request.force)
+        remove_leftovers(run_dir / "checkpoints")
+        for directory in (run_dir, run_dir / "agents"):
+            remove_temporaries(directory)
+        # Asked for now, in the next checkpoint's config later: a kill in between must not forget it.
+        wanted = config.to_dict()
+        begun: dict[str, Any] = {"asked": {name: wanted[name] for name in OVERRIDABLE_ON_RESUME}}
+        begun |= environment_entries(inputs, checkpoint)
+        if change is not None or rounding is not None:
+            begun |= {"resume": "inexact", "resume_note": change or rounding}
+        return Run(inputs, plan, run_dir, record, checkpoint).execute(notes, begun)

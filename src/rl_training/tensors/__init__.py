@@ -1,0 +1,1 @@
+"""Operations on tensors that need nothing of the library but its core."""

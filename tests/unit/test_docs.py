@@ -1,0 +1,120 @@
+"""The pages for people: their links, commands, code, numbers and lists hold."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_imports import LAYERS
+
+from rl_training.algorithms.registry import ALGORITHMS
+from rl_training.cli.main import build_parser
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+RESULTS = ROOT / "benchmarks" / "results"
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MAX_WORDS = 700  # of the README, without the table of algorithms
+page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The code blocks of one language; an empty one is that of commands."""
+    return [code for found, code in FENCED.findall(text) if found == language]
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors that GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The arguments of every `rl-training` command, in a block or in a sentence."""
+    lines = [line for block in blocks(text, "") for line in block.splitlines()]
+    inline = re.findall(r"`(rl-training [^`]+)`", FENCED.sub("", text))
+    for line in [*lines, *inline]:
+        if line.startswith("rl-training "):
+            yield shlex.split(line, comments=True)[1:]
+
+
+@page
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if target.startswith("http"):
+            continue
+        file, _, anchor = target.partition("#")
+        found = (path.parent / file).resolve() if file else path
+        assert found.exists(), f"{path.name}: {target}"
+        assert not anchor or anchor in anchors(found), f"{path.name}: {target}"
+
+
+@page
+def test_commands_are_those_of_the_command_line(path: Path) -> None:
+    for words in commands(path.read_text(encoding="utf-8")):
+        build_parser().parse_args(words)
+
+
+@page
+def test_python_examples_parse_and_configs_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for block in blocks(text, "python"):
+        ast.parse(block)
+    for config in re.findall(r"configs/[a-z0-9_]+/[a-z0-9_]+\.yaml", text):
+        assert (ROOT / config).exists(), f"{path.name}: {config}"
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [path.name for path in PAGES[2:] if f"(docs/{path.name})" not in readme] == []
+
+
+def test_the_readme_is_short_and_names_every_algorithm() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    table = [line for line in lines if re.match(r"\| `\w+` \|", line)]
+    assert [line.split("`")[1] for line in table] and {line.split("`")[1] for line in table} == set(ALGORITHMS)
+    assert len(" ".join(line for line in lines if line not in table).split()) <= MAX_WORDS
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_the_layers_are_listed_in_their_order(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    if name == "CONTRIBUTING.md":
+        listed = re.findall(r"\w+", text.partition("From the bottom to the top:")[2].partition("`core`")[0])
+    else:
+        listed = re.findall(r"^  (\w+)", blocks(text, "")[0], re.MULTILINE)[::-1]
+    assert [layer for layer in listed if layer in LAYERS] == list(LAYERS)
+
+
+def result(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def ratio(name: str, task: str, peer: str) -> float:
+    rows = {(row["task"], row["peer"]): row["ratio_median"] for row in result(name)["comparisons"]}
+    return float(rows[task, peer])
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_results() -> None:
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    kills, fuzz = result("kill_campaign"), result("fuzz")
+    assert kills["lost_runs"] == kills["unequal_finals"] == 0
+    assert f"{kills['kills']} kills in {kills['runs']} runs of all {len(ALGORITHMS)} algorithms" in readme
+    updates = {row["seeds"]: row["seeds_x_updates_per_s"] for row in result("gpu-sac-updates")["rows"]}
+    assert f"64 seeds of SAC make {round(updates[64], -2):,.0f} updates" in readme
+    assert f"one makes {round(updates[1], -1):,.0f} " in readme
+    sac = ratio("cpu-speed", "sac-halfcheetah", "stable_baselines3 SAC")
+    iql = ratio("offline-speed", "iql-halfcheetah", "d3rlpy IQL")
+    assert f"{sac:.1f} times the steps per second of Stable-Baselines3's SAC" in readme
+    assert f"{iql:.1f} times the updates of d3rlpy's IQL" in readme
+    assert fuzz["code_executions"] == fuzz["tracebacks"] == fuzz["undetected_flips"] == 0
+    assert f"{fuzz['checkpoints_and_agents'] + fuzz['configs'] + fuzz['datasets']:,} mutated files" in readme
+    reached = re.findall(r"^\| \[.*?\| (yes|no) \|", (RESULTS / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert f"{reached.count('yes')} of {len(reached)} learning proofs" in readme
+    assert f"the other {reached.count('no')} are" in readme
