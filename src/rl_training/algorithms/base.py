@@ -1,26 +1,24 @@
-"""What every algorithm shares: settings, parameter groups, acting, one update, state."""
+"""The learner: an algorithm's losses and policies, run by the engine for one seed or many."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from rl_training.algorithms.definition import Algorithm
 from rl_training.algorithms.normalizer import GROUP, ObservationNormalizer
 from rl_training.config.settings import ReplaySettings
 from rl_training.core.checks import require
-from rl_training.core.d4rl import domain
 from rl_training.core.results import UpdateResult
 from rl_training.core.rng import stream
 from rl_training.core.schedules import Every, linear
-from rl_training.core.specs import ACTION_DTYPES, ArraySpec, EnvSpec, Kind, action_spec
+from rl_training.core.specs import ACTION_DTYPES, Array, EnvSpec
 from rl_training.engine.acting import Act, Acting
 from rl_training.engine.compilation import Announce
 from rl_training.engine.engine import MAX_COUNT, Engine, Execution
@@ -31,26 +29,14 @@ from rl_training.engine.phases import LossResult, Metrics, Noise, NoiseSpec, Pha
 from rl_training.engine.targets import HardCopy, Polyak, TargetUpdate
 from rl_training.engine.training import Training
 
-Array = NDArray[Any]
 OBSERVATION_LIMIT = 10.0  # normalised observations beyond it are clipped, as in VecNormalize
 STD_FLOOR = 1e-3  # added to a dataset's standard deviations, as in the authors' code of TD3+BC
 __all__ = ["Act", "Adam", "Batch", "BoundNetwork", "HardCopy", "Learner", "LossResult", "Metrics", "Networks", "Noise",
            "NoiseSpec", "Params", "Phase", "Polyak", "ReplaySettings", "TargetUpdate"]  # fmt: skip
 
 
-class Learner:
-    """One algorithm for one seed or many. A subclass writes the losses; the engine does the rest."""
-
-    name: ClassVar[str]
-    title: ClassVar[str]
-    observations: ClassVar[tuple[Kind, ...]] = ("vector",)  # kinds it can learn from
-    actions: ClassVar[tuple[Kind, ...]] = ("continuous",)
-    offline: ClassVar[bool] = False  # learns from a dataset; its settings are `OfflineSettings`
-    learns_online: ClassVar[bool] = True  # there is something to learn from what its own policy does
-    settings_type: ClassVar[type[ReplaySettings]] = ReplaySettings
-    networks_type: ClassVar[type[Networks]] = Networks  # what its losses and policies see of the parameters
-    by_domain: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # D4RL's domain -> settings where the user left them open
-    settings: Any  # of `settings_type`; a subclass annotates its own
+class Learner(Algorithm):
+    """One algorithm for one seed or many. A subclass writes what `Algorithm` lists; the engine does the rest."""
 
     def __init__(
         self,
@@ -66,7 +52,7 @@ class Learner:
         self.settings = settings or self.settings_type(**overrides)
         self.seeds, self.device = tuple(seeds), torch.device(device)
         models = [model] if isinstance(model, nn.Module) else list(model)
-        self.model: Any = models[0]
+        self.model = models[0]
         self._check_no_buffers()
         self.normalizer = self._make_normalizer()
         prepare = self.normalizer.prepare if self.normalizer is not None else None
@@ -101,65 +87,6 @@ class Learner:
                 models.append(cls.build_model(spec, settings))
         return cls(model=models, settings=settings, seeds=seeds, device=device, compiled=compiled)
 
-    # --- what a subclass defines -----------------------------------------------------------------------------------
-    @classmethod
-    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
-        raise NotImplementedError
-
-    @classmethod
-    def supports_actions(cls, spec: EnvSpec) -> bool:
-        return spec.action.kind in cls.actions
-
-    @classmethod
-    def supports(cls, spec: EnvSpec) -> bool:
-        return cls.supports_actions(spec) and spec.observation.kind in cls.observations
-
-    @classmethod
-    def drop_replaced(cls, given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings `given` in a file, without those that make no sense beside `over`, which is given over it."""
-        return dict(given)
-
-    @classmethod
-    def task_settings(cls, env_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """The user's settings, with what the algorithm's authors chose for this task where they leave it open."""
-        return {**cls.by_domain.get(domain(env_id) or "", {}), **asked}
-
-    def modules(self, model: Any) -> dict[str, nn.Module]:
-        """The networks, by the name of their parameter group."""
-        raise NotImplementedError
-
-    def scalars(self) -> dict[str, dict[str, float]]:
-        """Groups that are not networks, such as a temperature."""
-        return {}
-
-    def phases(self) -> Sequence[Phase]:
-        """The losses of one update, in order."""
-        raise NotImplementedError
-
-    def target_update(self) -> TargetUpdate | None:
-        """How target groups, `target_<group>`, follow their groups; None: there are none."""
-        return None
-
-    def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
-        """The random numbers one update needs."""
-        return {}
-
-    def greedy(self, nets: Any, obs: Tensor) -> Act:
-        """The best actions known: what evaluation and `predict` use."""
-        raise NotImplementedError
-
-    def explore(self, nets: Any, obs: Tensor, noise: Tensor, amount: Tensor) -> Act:
-        """Actions for collecting data, given random numbers as `explore_noise` asks for."""
-        raise NotImplementedError
-
-    def explore_noise(self, rows: int) -> NoiseSpec:
-        """The random numbers for `rows` exploring actions of one seed."""
-        return NoiseSpec(*self.action_spec.exploration_noise(rows))
-
-    def exploration(self, progress: float) -> float:
-        """How much to explore after this share of the run."""
-        return 1.0
-
     # --- acting --------------------------------------------------------------------------------------------------
     def act_greedy(self, obs: Tensor, state: Mapping[str, Tensor] | None = None) -> Act:
         """Actions in the library's units for (seeds, rows, *obs); no policy has a `state` yet."""
@@ -176,14 +103,6 @@ class Learner:
             return self.acting.randomly(self.action_spec, step, rows)
         drawn = [self.action_spec.sample(stream(seed, "explore", step), rows) for seed in self.seeds]
         return Act(torch.from_numpy(np.stack(drawn)).to(self.device))
-
-    @cached_property
-    def action_spec(self) -> ArraySpec:
-        return action_spec(self.actions[0], self.action_dim)
-
-    @cached_property
-    def action_dim(self) -> int:
-        return int(self.model.action_dim)
 
     def observe(self, obs: Tensor) -> None:
         """(seeds, rows, *obs): the loop shows every observation once, in order, before acting on it."""
@@ -212,11 +131,6 @@ class Learner:
             self.normalizer.start_from(other.normalizer)
 
     # --- learning ------------------------------------------------------------------------------------------------
-    def rate(self, progress: float) -> float:
-        """The learning rate of a phase that has none of its own."""
-        rate = float(self.settings.learning_rate)
-        return linear(rate, 0.0, progress) if self.settings.learning_rate_schedule == "linear" else rate
-
     def set_progress(self, progress: float) -> None:
         """Move the scheduled values to the given share of the run."""
         self.progress = progress

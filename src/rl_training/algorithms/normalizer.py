@@ -7,18 +7,15 @@ along with training (`observe`) or be those of a dataset.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rl_training.engine.engine import MAX_COUNT
 from rl_training.engine.groups import Groups, Params
 from rl_training.engine.networks import Batch
 
-Array = NDArray[Any]
 GROUP = "normalizer"
 EPSILON = 1e-8  # added to the variance: a number that never changes stays what it is
 

@@ -26,7 +26,7 @@ class MLPC51QNetwork(DistributionalQNetwork):
         dueling: bool = False,
         noisy: bool = False,
     ) -> None:
-        check_count("num_atoms", num_atoms, least=2)
+        check_count("num_atoms", num_atoms, minimum=2)
         require(v_min < v_max, "v_min", f"< v_max ({v_max}), got {v_min}")
         super().__init__(obs_dim, action_dim, hidden_sizes, num_atoms, dueling, noisy)
         self.v_min, self.v_max = v_min, v_max

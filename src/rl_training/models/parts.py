@@ -39,8 +39,8 @@ def square_root(values: Tensor) -> Tensor:
     return values.rsqrt().reciprocal_() if values.device.type == "cpu" else values.sqrt()
 
 
-def check_count(name: str, value: int, least: int = 1) -> None:
-    require(isinstance(value, int) and value >= least, name, f"an integer >= {least}, got {value!r}")
+def check_count(name: str, value: int, minimum: int = 1) -> None:
+    require(isinstance(value, int) and value >= minimum, name, f"an integer >= {minimum}, got {value!r}")
 
 
 class StackedLinear(nn.Module):

@@ -37,8 +37,8 @@ class ImageEncoder(nn.Module):
         )
 
     @classmethod
-    def smallest(cls) -> int:
-        """Pixels a side: what leaves one for the last layer."""
+    def min_side(cls) -> int:
+        """The smallest image, in pixels a side, that leaves one place for the last layer."""
         side = 1
         for _, kernel, stride in reversed(cls.layout):
             side = (side - 1) * stride + kernel
@@ -52,9 +52,9 @@ class ImageEncoder(nn.Module):
             raise UserError(f"obs_shape must be (channels, height, width), got {tuple(obs_shape)}, channels last")
         check_count("the number of channels", obs_shape[0])
         _, height, width = obs_shape
-        least = cls.smallest()
-        if min(height, width) < least:
-            raise UserError(f"images must be at least {least}x{least} for this network, got {height}x{width}")
+        side = cls.min_side()
+        if min(height, width) < side:
+            raise UserError(f"images must be at least {side}x{side} for this network, got {height}x{width}")
         for _, kernel, stride in cls.layout:
             height, width = ((side - kernel) // stride + 1 for side in (height, width))
         return cls.layout[-1][0] * height * width

@@ -1,0 +1,106 @@
+"""What an algorithm defines: its settings, networks, losses and policies. Everything else is the `Learner`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from rl_training.config.settings import ReplaySettings
+from rl_training.core.d4rl import domain
+from rl_training.core.schedules import linear
+from rl_training.core.specs import ArraySpec, EnvSpec, Kind, action_spec
+from rl_training.engine.acting import Act
+from rl_training.engine.networks import Networks
+from rl_training.engine.phases import NoiseSpec, Phase
+from rl_training.engine.targets import TargetUpdate
+
+
+class Algorithm:
+    """One seed's maths, and what is known of it without a run."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    observations: ClassVar[tuple[Kind, ...]] = ("vector",)  # kinds it can learn from
+    actions: ClassVar[tuple[Kind, ...]] = ("continuous",)
+    offline: ClassVar[bool] = False  # learns from a dataset; its settings are `OfflineSettings`
+    learns_online: ClassVar[bool] = True  # there is something to learn from what its own policy does
+    settings_type: ClassVar[type[ReplaySettings]] = ReplaySettings
+    networks_type: ClassVar[type[Networks]] = Networks  # what its losses and policies see of the parameters
+    by_domain: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # D4RL's domain -> settings where the user left them open
+    settings: Any  # of `settings_type`; a subclass annotates its own
+    model: Any  # the first seed's, as `build_model` makes it
+
+    @classmethod
+    def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
+        """One seed's networks, freshly initialised."""
+        raise NotImplementedError
+
+    @classmethod
+    def supports_actions(cls, spec: EnvSpec) -> bool:
+        return spec.action.kind in cls.actions
+
+    @classmethod
+    def supports(cls, spec: EnvSpec) -> bool:
+        return cls.supports_actions(spec) and spec.observation.kind in cls.observations
+
+    @classmethod
+    def drop_replaced(cls, given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings `given` in a file, without those that make no sense beside `over`, which is given over it."""
+        return dict(given)
+
+    @classmethod
+    def task_settings(cls, env_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """The user's settings, with what the algorithm's authors chose for this task where they leave it open."""
+        return {**cls.by_domain.get(domain(env_id) or "", {}), **asked}
+
+    def modules(self, model: Any) -> dict[str, nn.Module]:
+        """The networks, by the name of their parameter group."""
+        raise NotImplementedError
+
+    def scalars(self) -> dict[str, dict[str, float]]:
+        """Groups that are not networks, such as a temperature."""
+        return {}
+
+    def phases(self) -> Sequence[Phase]:
+        """The losses of one update, in order."""
+        raise NotImplementedError
+
+    def target_update(self) -> TargetUpdate | None:
+        """How target groups, `target_<group>`, follow their groups; None: there are none."""
+        return None
+
+    def noise(self, batch_size: int) -> dict[str, NoiseSpec]:
+        """The random numbers one update needs."""
+        return {}
+
+    def greedy(self, nets: Any, obs: Tensor) -> Act:
+        """The best actions known: what evaluation and `predict` use."""
+        raise NotImplementedError
+
+    def explore(self, nets: Any, obs: Tensor, noise: Tensor, amount: Tensor) -> Act:
+        """Actions for collecting data, given random numbers as `explore_noise` asks for."""
+        raise NotImplementedError
+
+    def explore_noise(self, rows: int) -> NoiseSpec:
+        """The random numbers for `rows` exploring actions of one seed."""
+        return NoiseSpec(*self.action_spec.exploration_noise(rows))
+
+    def exploration(self, progress: float) -> float:
+        """How much to explore after this share of the run."""
+        return 1.0
+
+    @cached_property
+    def action_spec(self) -> ArraySpec:
+        return action_spec(self.actions[0], self.action_dim)
+
+    @cached_property
+    def action_dim(self) -> int:
+        return int(self.model.action_dim)
+
+    def rate(self, progress: float) -> float:
+        """The learning rate of a phase that has none of its own."""
+        rate = float(self.settings.learning_rate)
+        return linear(rate, 0.0, progress) if self.settings.learning_rate_schedule == "linear" else rate
