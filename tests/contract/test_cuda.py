@@ -43,7 +43,7 @@ def shape_for(name: str) -> EnvSpec:
 
 def make(name: str, seeds: list[int], compiled: bool, **settings):  # type: ignore[no-untyped-def]
     cls, shape = learner_class(name), shape_for(name)
-    if (shape.observation.kind == "image"):
+    if shape.observation.kind == "image":
         # As below: of a gradient that is nothing but rounding Adam would make a full step.
         settings = {"learning_rate": 1e-2, "adam_eps": 1e-2, **settings}
     chosen = cls.settings_type(hidden_sizes=(32, 32), batch_size=16, **settings)
@@ -145,6 +145,80 @@ def test_the_updates_of_a_step_are_one_graph(compiled: bool) -> None:
     assert (parameters(together, 1) - parameters(apart, 1)).abs().max() < TOLERANCE
     together.train(replay, 80, 3)  # four environments at once: four replays of the same graph
     assert len([key for key in together.training.programs if key[-1] == "graph"]) == 1
+
+
+# --- acting ---------------------------------------------------------------------------------------------------------
+VECTORS = ["dqn", "rainbow_dqn", "sac", "td3", "iql"]
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_step_on_the_device_never_waits_for_it(name: str) -> None:
+    """Observing, acting, learning and schedules, once everything is captured."""
+    learner, replay = make(name, [3, 4], False, normalize_observations=True, learning_rate_schedule="linear")
+    obs = torch.randn(2, 8, 5, device="cuda")
+
+    def step(number: int) -> None:
+        learner.observe(obs)
+        learner.act_randomly(number, 8, obs.device)
+        learner.act_greedy(obs)
+        learner.act_explore(obs, number, number / 10)
+        learner.set_progress(number / 10)
+        learner.train(replay, 2, number)
+
+    step(0)
+    step(1)
+    try:
+        torch.cuda.set_sync_debug_mode("error")
+        for number in range(2, 8):
+            step(number)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert learner.update_count == 16 and (learner.observation_count in (None, 64))
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_exploration_on_the_device_is_of_the_seed_and_the_step(name: str) -> None:
+    together, _ = make(name, [3, 4], False)
+    alone, _ = make(name, [4], False)
+    obs = torch.randn(2, 50, 5, device="cuda")
+    acts = {step: together.act_explore(obs, step, 0.0).action for step in (0, 1)}
+    assert torch.equal(acts[0], together.act_explore(obs, 0, 0.0).action), "and a result outlives the next call"
+    assert not torch.equal(acts[0], acts[1]) and acts[0].is_cuda
+    same = (alone.act_explore(obs[1:], 1, 0.0).action[0] - acts[1][1]).abs() < TOLERANCE
+    assert same.float().mean() > 0.98, "of discrete actions, two may be worth the same within rounding"
+    for step in (0, 7):
+        drawn = together.act_randomly(step, 50, obs.device).action
+        assert torch.equal(drawn[1], alone.act_randomly(step, 50, obs.device).action[0])
+        assert together.action_spec.contains(drawn) and not torch.equal(drawn[0], drawn[1])
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_with_observations_on_the_host_actions_are_those_of_a_cpu(name: str) -> None:
+    gpu, _ = make(name, [3, 4], False)
+    cpu = learner_class(name).create(shape_for(name), gpu.settings, [3, 4])
+    obs = torch.randn(2, 50, 5)
+    for found, expected in (
+        (gpu.act_greedy(obs), cpu.act_greedy(obs)),
+        (gpu.act_explore(obs, 3, 0.0), cpu.act_explore(obs, 3, 0.0)),
+        (gpu.act_randomly(3, 50), cpu.act_randomly(3, 50)),
+    ):
+        assert found.action.is_cuda and found.action.dtype == expected.action.dtype
+        assert ((found.action.cpu() - expected.action).abs() < TOLERANCE).float().mean() > 0.98
+
+
+def test_observations_on_the_device_are_counted_as_on_the_host() -> None:
+    gpu, _ = make("td3", [3, 4], False, normalize_observations=True)
+    cpu = learner_class("td3").create(shape_for("td3"), gpu.settings, [3, 4])
+    for _ in range(5):
+        obs = 100 + torch.randn(2, 60, 5) * torch.tensor([0.1, 1.0, 3.0, 10.0, 100.0])
+        gpu.observe(obs.cuda())
+        cpu.observe(obs)
+    for name, tensor in cpu.state_dict().items():
+        if "normalizer" in name:
+            torch.testing.assert_close(gpu.state_dict()[name].cpu(), tensor, rtol=1e-6, atol=1e-6)
+    gpu.load_state_dict(cpu.state_dict())
+    gpu.observe(obs.cuda())
+    assert gpu.observation_count == 360
 
 
 ONLINE_LATER = [name for name in algorithm_names() if learner_class(name).offline and learner_class(name).learns_online]

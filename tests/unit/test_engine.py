@@ -298,6 +298,56 @@ def test_what_a_phase_carries_reaches_the_next_as_it_was_before_the_step(
     assert engine.groups()["one"]["w"].tolist() == pytest.approx([start - 0.1 for start in starts])
 
 
+@pytest.mark.parametrize("looped", [False, True])
+@pytest.mark.parametrize("starts", [(2.0,), (2.0, 3.0)])
+def test_a_counted_phase_sees_the_number_of_the_update(starts: tuple[float, ...], looped: bool) -> None:
+    seen: list[Tensor] = []
+
+    def loss(nets: Any, batch: Any, noise: Any) -> LossResult:
+        loss = (nets.one["w"] * batch["x"]).sum()
+        return LossResult(loss, {"loss": loss, "update": batch["update"].float()})
+
+    def uncounted(nets: Any, batch: Any, noise: Any) -> LossResult:
+        assert "update" not in batch
+        return LossResult(nets.two["w"].sum(), {"other": batch["x"].sum()})
+
+    members = {name: [{"w": torch.tensor(start)} for start in starts] for name in ("one", "two")}
+    phases = [Phase("counted", ("one",), loss, counted=True), Phase("other", ("two",), uncounted)]
+    execution = Execution(tuple(range(len(starts))), CPU, looped=looped)
+    engine = Engine(phases, members, Binding(Networks, {}), execution)
+    engine.set_rates({"counted": 0.1, "other": 0.1})
+    for _ in range(3):
+        feed(engine, *(5.0, 7.0)[: len(starts)])
+        seen.append(engine.metrics.latest["counted"][1].clone())
+    assert torch.stack(seen).tolist() == [[number] * len(starts) for number in (1.0, 2.0, 3.0)]
+
+
+def test_each_phase_has_its_own_optimizer_and_rate() -> None:
+    """Constant gradients: Adam's first step is rate * g / (|g| + eps), so eps = |g| halves it."""
+
+    def loss_of(group: str) -> Any:
+        def loss(nets: Any, batch: Any, noise: Any) -> LossResult:
+            value = (getattr(nets, group)["w"] * batch["x"]).mean()
+            return LossResult(value, {group: value})
+
+        return loss
+
+    phases = [
+        Phase("plain", ("a",), loss_of("a")),
+        Phase("damped", ("b",), loss_of("b"), optimizer=Adam(eps=4.0)),
+        Phase("clipped", ("c",), loss_of("c"), optimizer=Adam(max_grad_norm=1.0)),
+        Phase("quick", ("d",), loss_of("d"), optimizer=Adam(betas=(0.5, 0.9))),
+    ]
+    members = {name: [{"w": torch.tensor(1.0)}] for name in "abcd"}
+    engine = Engine(phases, members, Binding(Networks, {}), Execution((0,), CPU))
+    engine.set_rates({"plain": 0.1, "damped": 0.1, "clipped": 0.1, "quick": 0.2})
+    feed(engine, 4.0)
+    moved = {name: 1 - engine.groups()[name]["w"].item() for name in "abcd"}
+    assert moved == pytest.approx({"a": 0.1, "b": 0.05, "c": 0.1, "d": 0.2}, rel=1e-4)
+    means = {name: engine.adam_mean[name][0].item() for name in "acd"}
+    assert means == pytest.approx({"a": 0.4, "c": 0.1, "d": 2.0}, rel=1e-4)
+
+
 def test_a_phase_runs_at_each_multiple_only() -> None:
     engine = quadratic_engine()
     seen = []

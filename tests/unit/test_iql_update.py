@@ -177,6 +177,16 @@ def test_only_the_actors_rate_falls_along_a_cosine() -> None:
     assert constant.engine.rate_values == dict.fromkeys(("value", "actor", "critic"), 1e-3)
 
 
+def test_groups_whose_rate_has_fallen_to_zero_are_named() -> None:
+    learner = make_iql()
+    assert learner.stopped_groups() == []
+    learner.set_progress(1.0)
+    assert learner.stopped_groups() == ["actor"]
+    linear = make_iql(learning_rate_schedule="linear")
+    linear.set_progress(1.0)
+    assert linear.stopped_groups() == ["value", "actor", "critic"]
+
+
 def test_the_policy_never_reaches_the_critics() -> None:
     """Two learners whose policies differ have the same values after ten updates."""
     one, other = make_iql(), make_iql()

@@ -56,6 +56,19 @@ def test_running_statistics_are_those_of_all_observations() -> None:
     np.testing.assert_allclose(group["scale"].numpy(), 1 / by_seed.std(1), rtol=1e-5)
 
 
+def test_statistics_on_a_device_are_those_of_the_rows_one_by_one() -> None:
+    """There all rows of a step count at once; the numbers are the same within rounding."""
+    learners, rng = (make_td3((0, 1)), make_td3((0, 1))), np.random.default_rng(0)
+    for _ in range(5):
+        obs = torch.from_numpy((1e4 + rng.standard_normal((2, 60, 3)) * [0.1, 1.0, 10.0]).astype(np.float32))
+        found = [learner.normalizer.observe(obs) for learner in learners[:1]]
+        found.append(learners[1].normalizer._observe_on_device(obs))
+    for name in ("mean", "scale"):
+        torch.testing.assert_close(found[0][name], found[1][name], rtol=1e-9, atol=0)
+    assert learners[0].observation_count == learners[1].observation_count == 300
+    torch.testing.assert_close(learners[0].normalizer.squares, learners[1].normalizer.squares, rtol=1e-8, atol=0)
+
+
 def test_by_hand() -> None:
     """1 and 3: mean 2, variance 1. 5 becomes 3, 100 the limit; a number that never changed becomes 0, or the limit."""
     learner = make_td3()
@@ -170,9 +183,7 @@ def test_the_statistics_travel_with_the_exported_agent(algo: str, quick_config: 
     result = run(quick_config, algo, tmp_path)
     checkpointed = load_agent(result.checkpoint_path)
     exported = load_agent(load_agent(result.checkpoint_path).save(tmp_path / "agent"))
-    assert torch.equal(
-        exported.learner.nets().normalizer["mean"], tensors(result)["params.normalizer.mean"][0]
-    )
+    assert torch.equal(exported.learner.nets().normalizer["mean"], tensors(result)["params.normalizer.mean"][0])
     obs = [0.3, -0.9, 4.0]
     assert np.array_equal(exported.predict(obs), checkpointed.predict(obs))
     show(exported.learner, np.zeros(3), np.ones(3))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
 import pytest
 import torch
+from seed_harness import filled_replay
 from torch import Tensor, nn
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
@@ -218,6 +220,25 @@ def test_numpy_batches_and_boolean_dones_give_the_same_update() -> None:
         {**{name: value.numpy() for name, value in batch.items()}, "dones": batch["dones"].bool().numpy()}
     )
     assert torch.equal(learners[0].engine.flat["critic"], learners[1].engine.flat["critic"])
+
+
+def test_few_frames_lie_between_training_and_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What someone who debugs a loss has to step through."""
+    frames: list[str] = []
+
+    def critic_loss(self: SAC, *rest: Any) -> Any:
+        if not frames:
+            stack = [frame for frame in inspect.stack()[1:] if "rl_training" in frame.filename]
+            names = [frame.function for frame in stack]
+            frames.extend(names[: names.index("train", names.index("train") + 1)])  # Training.train, Learner.train
+        return original(self, *rest)
+
+    original = SAC.critic_loss
+    learner, replay = make_sac(batch_size=4), filled_replay("sac", 1)
+    learner.train(replay, 1, 1)  # the first update also looks for the names of metrics
+    monkeypatch.setattr(SAC, "critic_loss", critic_loss)
+    learner.train(replay, 1, 2)
+    assert len(frames) <= 5, frames
 
 
 # --- state -------------------------------------------------------------------------------------------------------
