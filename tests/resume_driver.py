@@ -75,7 +75,7 @@ def at_step(cut: dict[str, Any]) -> None:
 
 
 def at_episode_end(cut: dict[str, Any]) -> None:
-    after_step(cut, lambda session: bool((session.envs.terminated | session.envs.truncated).any()))
+    after_step(cut, lambda session: bool((session.envs.rows.terminated | session.envs.rows.truncated).any()))
 
 
 def at_mid_episode(cut: dict[str, Any]) -> None:

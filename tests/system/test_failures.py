@@ -230,7 +230,7 @@ def test_an_endless_episode_makes_the_resume_inexact(quick_config, tmp_path: Pat
 class KillWorker(Callback):
     def on_step(self, session) -> None:
         if session.step == 76:
-            session.envs.stepper.workers[0].process.kill()
+            session.envs.rows.stepper.workers[0].process.kill()
 
 
 def test_an_environment_that_dies_with_its_worker_ends_the_run(quick_config, tmp_path: Path) -> None:
