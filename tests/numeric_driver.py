@@ -24,13 +24,31 @@ RUNS = {"sac": {"batch_size": 33, "hidden_sizes": (40, 17)}, "dqn": {"batch_size
 SIZES = {"odd": {"hidden_sizes": (17, 5), "batch_size": 7}, "wide": {"hidden_sizes": (400, 300), "batch_size": 33}}
 
 
+# Names as they were when the digests were recorded: the order of the tensors depends on them.
+RECORDED_NAMES = {
+    "params.target_critic.": "params.target.",
+    "params.target_q.": "params.target.",
+    "first_nonfinite_update": "first_bad",
+    **{f"metric_{kind}.{phase}.": f"metric_{kind}.{number}." for kind in ("sum", "latest")
+       for phase, number in (("critic", 0), ("policy", 1), ("q", 0))},
+}  # fmt: skip
+
+
+def recorded_name(name: str) -> str:
+    for now, then in RECORDED_NAMES.items():
+        if name.startswith(now):
+            return then + name.removeprefix(now)
+    return name
+
+
 def digest(algo: str, settings: dict[str, Any], folder: Path) -> str:
     """Of everything that a short run of one thread has at its end: networks, Adam, metrics, replay, environments."""
     config = make_quick_config(algo, folder, settings, total_timesteps=90, eval_episodes=0)
     checkpoint = load_checkpoint(train(config, show_progress=False).checkpoint_path)
     found = hashlib.sha256()
     for file in sorted(name for name in checkpoint.files if name.endswith(".safetensors")):
-        for name, tensor in sorted(checkpoint.tensors(file).items()):
+        tensors = {recorded_name(name): tensor for name, tensor in checkpoint.tensors(file).items()}
+        for name, tensor in sorted(tensors.items()):
             found.update(f"{file} {name} {tuple(tensor.shape)}\n".encode() + tensor.numpy().tobytes())
     return found.hexdigest()
 

@@ -266,7 +266,7 @@ def test_metrics_of_another_name_are_refused_before_training(run: Path, tmp_path
     home = Path(shutil.copytree(run, tmp_path / "run"))
     checkpoint = home / "checkpoints" / STEP
     data = (checkpoint / "learner.safetensors").read_bytes()
-    (checkpoint / "learner.safetensors").write_bytes(data.replace(b".0.loss", b".0.lass"))
+    (checkpoint / "learner.safetensors").write_bytes(data.replace(b".q.loss", b".q.lass"))
     hostile.seal(checkpoint)
     with pytest.raises(
         UserError, match=r"learner.safetensors: the metrics are .*'lass'.*, this learner's are .*'loss'"

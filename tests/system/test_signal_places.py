@@ -87,7 +87,7 @@ def test_signal_in_a_command(command: str, in_c: bool, forks: Forks, made: dict[
 
 # Before there is anything to save: whether a run directory is there already, and where the time goes.
 SET_UP = {
-    "conformance": (False, "dqn", "rl_training.run.environment_record:check_environment"),
+    "conformance": (False, "dqn", "rl_training.run.inputs:check_environment"),
     "loading data": (False, "iql", LOADING),
     "recording data": (False, "bc", RECORDING),
     "building environments": (True, "dqn", "rl_training.run.run:SeededEnvs"),
@@ -131,7 +131,7 @@ def test_a_signal_in_an_evaluation_repeats_it_on_resume(
         assert read_json(run_dir / "run.json")["status"] == "stopped"
         newest = list_checkpoints(run_dir / "checkpoints")[-1]
         state = read_json(newest / "state.json")
-        assert (state["step"], state["evaluation_due"]) == (at if at == 118 else 38, True)
+        assert (state["step"], state["parts"]["session"]["evaluation_due"]) == (at if at == 118 else 38, True)
     assert compare_runs(whole, forks.resume(tmp_path)) == []
     rows = [json.loads(line) for line in (run_dir / "evaluations.jsonl").read_text().splitlines()]
     assert len({(row["step"], row["seed"]) for row in rows}) == len(rows) == 8
