@@ -46,7 +46,7 @@ from rl_training.run.agent import agent_from_checkpoint, find_checkpoint, load_a
 from rl_training.run.run import train  # noqa: E402
 from rl_training.run.session import TrainingFailure  # noqa: E402
 from rl_training.run.watchdog import Watchdog  # noqa: E402
-from rl_training.run.workflows import resume_training  # noqa: E402
+from rl_training.run.resume import resume_training  # noqa: E402
 
 EXECUTING = {"pickle.find_class", "marshal.loads", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen"}
 TIMEOUT = 20  # seconds after which a load counts as hung
