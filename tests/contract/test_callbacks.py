@@ -189,3 +189,25 @@ def test_leaving_an_environment_ends_the_run_as_failed(quick_config, tmp_path: P
         train_dqn(config, None, leave, lambda: Leaving(gym.make("CartPole-v1")), show_progress=False)
     (run_dir,) = tmp_path.iterdir()
     assert (record_of(run_dir)["status"], record_of(run_dir)["failure"]) == ("failed", "SystemExit: 3")
+
+
+def test_on_log_gets_every_row_of_the_metrics(quick_config, tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = []
+
+    class Collect(Callback):
+        def on_log(self, session: Any, logged: Any) -> None:
+            assert len(logged) == len(session.seeds)
+            rows.extend(dict(row) for row in logged)
+
+    result = train(quick_config("dqn", tmp_path, seeds=(3, 1)), callbacks=Collect(), show_progress=False)
+    written = [json.loads(line) for line in (result.run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert rows == written and any("eval/mean_reward" in row for row in rows)
+
+
+def test_on_log_can_stop_the_run(quick_config, tmp_path: Path) -> None:
+    class Enough(Callback):
+        def on_log(self, session: Any, logged: Any) -> bool:
+            return session.step < 60
+
+    result = train(quick_config("dqn", tmp_path), callbacks=Enough(), show_progress=False)
+    assert result.metrics["global_step"] == 60
