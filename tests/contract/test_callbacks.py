@@ -17,6 +17,7 @@ from rl_training.core.checks import UserError
 from rl_training.run.callbacks import Callback, as_callbacks
 from rl_training.run.manager import DefaultExperimentManager
 from rl_training.run.resume import resume_training
+from rl_training.run.run import train
 from rl_training.runtime.dqn_trainer import train_dqn
 
 
