@@ -24,13 +24,14 @@ from rl_training.config.train_config import TrainConfig
 from rl_training.core.d4rl import normalized_score
 from rl_training.core.results import TrainResult
 from rl_training.core.statistics import summarize
+from rl_training.envs.host.factory import env_source
 from rl_training.report.charts import CHART_CSS, Point, Series, line_chart
 from rl_training.run.agent import load_agent
 from rl_training.run.algorithm_spec import get_algorithm_spec
 from rl_training.run.callbacks import Callback
 from rl_training.run.resume import resume_training
 from rl_training.run.session import Session
-from rl_training.run.workflows import env_source, evaluate_agent
+from rl_training.run.workflows import evaluate_agent
 
 
 @dataclass(frozen=True)

@@ -43,10 +43,10 @@ from rl_training.core.assets import packaged_configs  # noqa: E402
 from rl_training.core.checks import ConfigError, UserError  # noqa: E402
 from rl_training.data.datasets.formats.loaders import load_transitions  # noqa: E402
 from rl_training.run.agent import agent_from_checkpoint, find_checkpoint, load_agent  # noqa: E402
+from rl_training.run.resume import resume_training  # noqa: E402
 from rl_training.run.run import train  # noqa: E402
 from rl_training.run.session import TrainingFailure  # noqa: E402
 from rl_training.run.watchdog import Watchdog  # noqa: E402
-from rl_training.run.resume import resume_training  # noqa: E402
 
 EXECUTING = {"pickle.find_class", "marshal.loads", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen"}
 TIMEOUT = 20  # seconds after which a load counts as hung

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from conftest import make_quick_config
 
+from rl_training.checkpoint import parts as parts_module
 from rl_training.checkpoint.parts import Part
 from rl_training.checkpoint.read import DamagedCheckpoint, load_checkpoint
 from rl_training.core.checks import UserError
@@ -67,7 +68,7 @@ def test_a_part_that_is_not_saved_is_seen(
     name: str, whole: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The part is neither checked nor loaded, as if a saver had left it out."""
-    restore = saver_module.restore
+    restore = parts_module.restore
 
     def without(checkpoint: Any, parts: Sequence[Part]) -> None:
         restore(checkpoint, [part for part in parts if part.name != name])

@@ -17,10 +17,10 @@ from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.rng import episode_seed, stream
 from rl_training.data.datasets.generate import record_random
+from rl_training.envs import make
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.vector import SeededEnvs
 from rl_training.envs.host.workers import WorkerStepper
-from rl_training.run import inputs
 from rl_training.run.callbacks import Callback
 from rl_training.run.resume import resume_training
 from rl_training.run.run import train
@@ -168,7 +168,7 @@ def test_the_class_is_recorded_reported_and_used_again_on_resume(quick_config, t
     def never(source: EnvSource) -> None:
         raise AssertionError("decided again")
 
-    monkeypatch.setattr(inputs, "check_environment", never)
+    monkeypatch.setattr(make, "check_environment", never)
     made = Carrying.made
     resumed = resume_training(result.run_dir, env_factory=make_env, show_progress=False)
     assert notice in capsys.readouterr().err

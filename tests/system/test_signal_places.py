@@ -87,10 +87,10 @@ def test_signal_in_a_command(command: str, in_c: bool, forks: Forks, made: dict[
 
 # Before there is anything to save: whether a run directory is there already, and where the time goes.
 SET_UP = {
-    "conformance": (False, "dqn", "rl_training.run.inputs:check_environment"),
+    "conformance": (False, "dqn", "rl_training.envs.make:check_environment"),
     "loading data": (False, "iql", LOADING),
     "recording data": (False, "bc", RECORDING),
-    "building environments": (True, "dqn", "rl_training.run.run:SeededEnvs"),
+    "building environments": (True, "dqn", "rl_training.envs.make:SeededEnvs"),
     "making the replay": (True, "sac", "rl_training.run.run:make_replay"),
     "resetting": (True, "td3", "rl_training.envs.host.vector:SeededEnvs.reset_all"),
 }

@@ -88,11 +88,11 @@ class Learner(Algorithm):
         return cls(model=models, settings=settings, seeds=seeds, device=device, compiled=compiled)
 
     # --- acting --------------------------------------------------------------------------------------------------
-    def act_greedy(self, obs: Tensor, state: Mapping[str, Tensor] | None = None) -> Act:
-        """Actions in the library's units for (seeds, rows, *obs); no policy has a `state` yet."""
+    def act_greedy(self, obs: Tensor) -> Act:
+        """Actions in the library's units for (seeds, rows, *obs)."""
         return self.acting.greedy(self.greedy, obs)
 
-    def act_explore(self, obs: Tensor, step: int, progress: float, state: Mapping[str, Tensor] | None = None) -> Act:
+    def act_explore(self, obs: Tensor, step: int, progress: float) -> Act:
         """Actions for collecting data, with the random numbers of that step."""
         noise, amount = self.explore_noise(obs.shape[1]), self.exploration(progress)
         return self.acting.explore(self.explore, obs, noise, step, amount)
@@ -102,7 +102,7 @@ class Learner(Algorithm):
         if device is not None and device.type == "cuda":
             return self.acting.randomly(self.action_spec, step, rows)
         drawn = [self.action_spec.sample(stream(seed, "explore", step), rows) for seed in self.seeds]
-        return Act(torch.from_numpy(np.stack(drawn)).to(self.device))
+        return Act(torch.from_numpy(np.stack(drawn)))
 
     def observe(self, obs: Tensor) -> None:
         """(seeds, rows, *obs): the loop shows every observation once, in order, before acting on it."""
@@ -224,6 +224,10 @@ class Learner(Algorithm):
             if group not in targets
             for name, tensor in params.items()
         }
+
+    def load_seed_parameters(self, index: int, tensors: Mapping[str, Tensor]) -> None:
+        """Give one seed parameters by the names of `seed_parameters`, all or some."""
+        self.engine.load_seed(index, tensors)
 
     def state_dict(self) -> dict[str, Tensor]:
         normalizer = self.normalizer.state() if self.normalizer is not None else {}

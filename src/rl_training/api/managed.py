@@ -16,14 +16,14 @@ from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.results import TrainResult
 from rl_training.data.datasets.memory import Dataset
-from rl_training.envs.host.factory import EnvFactory, check_factory
+from rl_training.envs.host.factory import EnvFactory, check_factory, env_source
 from rl_training.files.run_directory import RunRecord
 from rl_training.run.agent import Agent, load_agent
 from rl_training.run.algorithm_spec import get_algorithm_spec
 from rl_training.run.callbacks import Callback, Callbacks, as_callbacks
 from rl_training.run.manager import DefaultExperimentManager
 from rl_training.run.validate import parse_settings, with_dataset
-from rl_training.run.workflows import env_source, evaluate_agent
+from rl_training.run.workflows import evaluate_agent
 
 Self = TypeVar("Self", bound="ManagedAlgorithm")
 CONFIG_FIELDS = {field.name for field in fields(TrainConfig)} - {"algo", "env_id", "algo_kwargs"}

@@ -76,3 +76,12 @@ class Part(Protocol):
 
     def load(self, stored: StoredPart) -> None:
         """Put the stored state back."""
+
+
+def restore(checkpoint: Checkpoint, parts: Sequence[Part]) -> None:
+    """Check what a checkpoint holds of every part, then load it."""
+    stored = {part.name: StoredPart(checkpoint, part.name) for part in parts}
+    for part in parts:
+        part.check(stored[part.name])
+    for part in parts:
+        part.load(stored[part.name])

@@ -101,6 +101,9 @@ def _problem(manifest_step: int, step: int, parts: Mapping[str, Any], config: Tr
     for found in (step, clock.step if clock is not None else step):
         if found != manifest_step:
             return f"step is {found}, the manifest's is {manifest_step}"
+    replay = parts.get("replay")
+    if replay is not None and replay.capacity % config.num_envs:
+        return f"capacity must be a multiple of num_envs ({config.num_envs}), got {replay.capacity}"
     if environments is not None:
         problem = _environments_problem(environments, config)
         if problem is not None:
@@ -131,7 +134,7 @@ def _session_problem(state: SessionState, config: TrainConfig) -> str | None:
         return problem
     if any(not returns or len(returns) != len(lengths) for returns, lengths in state.last_evaluation):
         return "last_evaluation has an entry without episodes"
-    if any(name not in state.offsets or state.offsets[name] < 0 for name in LOGS):
+    if set(state.offsets) != set(LOGS) or min(state.offsets.values()) < 0:
         return "offsets must be >= 0 for metrics and evaluations"
     if any(not isinstance(entry.get("update"), int) for entry in state.failed.values()):
         return "failed must name the update of each seed"

@@ -46,9 +46,8 @@ def add_show(subparsers: Any) -> None:
 
 def run_show(args: Args) -> int:
     from rl_training.data.datasets.conversion import differences, load_data, training_data
-    from rl_training.data.datasets.prepare import environment_codecs
     from rl_training.data.datasets.summary import summarize_data, trajectory_returns
-    from rl_training.envs.host.factory import EnvSource
+    from rl_training.envs.host.factory import EnvSource, environment_codecs
 
     transitions, notes = load_data(args.path, drop_nonfinite=args.drop_nonfinite), list[str]()
     if args.env is not None:
@@ -144,9 +143,8 @@ def add_record(subparsers: Any) -> None:
 def run_record(args: Args) -> int:
     from rl_training.data.datasets.generate import record_policy, record_random
     from rl_training.envs.host.episode_bound import EpisodeBound
-    from rl_training.envs.host.factory import EnvSource
+    from rl_training.envs.host.factory import EnvSource, env_source
     from rl_training.run.agent import load_agent
-    from rl_training.run.workflows import env_source
 
     chosen = _output_format(args)
     _check_record(args)

@@ -7,7 +7,6 @@ pipe, prints the line that says so, and ends a program whose main thread does no
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import select
 import signal
@@ -205,17 +204,6 @@ def stop_signals(program: bool = False) -> Iterator[StopSignals]:
 def active_signals() -> StopSignals:
     """Those that this process listens to; where it does not, as in a thread, ones that never come."""
     return _active or StopSignals()
-
-
-def stoppable(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The same function, inside `stop_signals`."""
-
-    @functools.wraps(function)
-    def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
-        with stop_signals():
-            return function(*arguments, **keywords)
-
-    return call
 
 
 class _Section:

@@ -241,6 +241,13 @@ class Engine:
         """The same number for every seed."""
         self._views[group][name].fill_(value)
 
+    @torch.no_grad()
+    def load_seed(self, seed: int, tensors: Mapping[str, Tensor]) -> None:
+        """Parameters of one seed by name, `group.parameter`."""
+        for name, tensor in tensors.items():
+            group, _, parameter = name.partition(".")
+            self._seed_views[seed][group][parameter].copy_(tensor)
+
     def copy_targets(self) -> None:
         """Make every target group equal to the group it follows."""
         if self.targets is not None:

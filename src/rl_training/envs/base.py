@@ -10,6 +10,8 @@ from torch import Tensor
 
 from rl_training.checkpoint.parts import Part
 from rl_training.core.specs import EnvSpec
+from rl_training.envs.host.vector import SeededEnvs
+from rl_training.envs.spaces import ActionCodec, ObservationCodec
 
 
 class Step(NamedTuple):
@@ -63,11 +65,31 @@ class VectorEnv(Protocol):
         ...
 
     @property
+    def codecs(self) -> tuple[ObservationCodec, ActionCodec]:
+        """The translation of its observations and actions into Gymnasium's spaces, for the agent."""
+        ...
+
+    @property
     def statistics(self) -> Statistics: ...
 
     @property
     def part(self) -> Part:
         """Saves and loads everything that the following steps depend on, after `advance`."""
+        ...
+
+    @property
+    def can_return(self) -> bool:
+        """Whether the state saved last is enough to resume exactly."""
+        ...
+
+    @property
+    def note(self) -> str | None:
+        """What the user should know about how it is run."""
+        ...
+
+    @property
+    def watched(self) -> SeededEnvs | None:
+        """The environments whose calls may hang; None on a device."""
         ...
 
     @property

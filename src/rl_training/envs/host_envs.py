@@ -14,6 +14,7 @@ from rl_training.envs.base import Step
 from rl_training.envs.environments_part import EnvironmentsPart
 from rl_training.envs.host.episodes import EpisodeStatistics
 from rl_training.envs.host.vector import SeededEnvs
+from rl_training.envs.spaces import ActionCodec, ObservationCodec
 
 
 class HostEnvs:
@@ -41,6 +42,22 @@ class HostEnvs:
     @property
     def obs(self) -> Tensor:
         return self._tensor(self.rows.obs)
+
+    @property
+    def codecs(self) -> tuple[ObservationCodec, ActionCodec]:
+        return self.rows.observation, self.rows.action
+
+    @property
+    def can_return(self) -> bool:
+        return self.rows.can_return
+
+    @property
+    def note(self) -> str | None:
+        return self.rows.note
+
+    @property
+    def watched(self) -> SeededEnvs:
+        return self.rows
 
     @property
     def lost(self) -> list[int]:

@@ -137,6 +137,8 @@ class RunRecord:
     def read(cls, run_dir: Path) -> RunRecord:
         values = read_json(run_dir / "run.json")
         types = {"status": str, "execution_plan": dict, "metrics": dict, "resume": str, "failed_seeds": dict}
+        if isinstance(values, dict) and "engine" in values and "execution_plan" not in values:
+            raise UserError(f"{run_dir}: a run of an older layout; start a new run from one of its agent files")
         if not isinstance(values, dict) or any(not isinstance(values.get(key), types[key]) for key in types):
             raise UserError(f"{run_dir / 'run.json'}: not a run's record")
         return cls(run_dir, {"resume_note": None, **values})

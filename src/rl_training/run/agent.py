@@ -185,15 +185,13 @@ def _build(about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[s
 _WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError, RuntimeError)
 
 
-@torch.no_grad()
 def _load_parameters(agent: Agent, tensors: Mapping[str, Tensor], path: Path) -> None:
     mine = agent.parameters(0)
     if set(mine) != set(tensors) or any(
         mine[name].shape != tensors[name].shape or mine[name].dtype != tensors[name].dtype for name in mine
     ):
         raise UserError(f"{path}: its tensors do not fit its configuration")
-    for name, tensor in mine.items():
-        tensor.copy_(tensors[name])
+    agent.learner.load_seed_parameters(0, tensors)
 
 
 def agent_from_checkpoint(checkpoint: Checkpoint, device: str = "cpu") -> Agent:

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from rl_training.checkpoint.read import Checkpoint
-from rl_training.checkpoint.schema import invalid_file
-from rl_training.config.fields import parse
-from rl_training.core.checks import UserError
 from rl_training.envs.host.factory import Restore
-from rl_training.files.run_directory import RunRecord
 from rl_training.run.inputs import RunInputs
 
 NOT_REPLAYABLE = "the environment does not repeat itself for the same seed and actions, so a resumed run will differ"
@@ -40,15 +35,3 @@ def environment_entries(inputs: RunInputs, before: Checkpoint | None = None) -> 
     if trains and found is not None and stood and source.restore == "rebuilt":
         return {**entries, "resume": "inexact", "resume_note": NOT_REBUILT}
     return entries
-
-
-def recorded_restore(run_dir: Path, env_id: str) -> Restore | None:
-    """How the run's environment is brought back; None if that was never decided, or for another environment."""
-    record = RunRecord.read(run_dir)
-    if "environment" not in record.values:
-        return None
-    try:
-        entry = parse(EnvironmentEntry, record.values["environment"])
-    except UserError as error:
-        raise invalid_file(record.path, error) from error
-    return entry.restore if entry.env_id == env_id else None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rl_training.checkpoint.read import Checkpoint
+from rl_training.checkpoint.schema import LOGS
 from rl_training.checkpoint.write import copy_checkpoint
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
@@ -36,10 +37,10 @@ def _copy_files(source: Path, target: Path, config: TrainConfig, checkpoint: Che
     """The checkpoint, the rows of the logs up to it and the agents; the record is last."""
     if checkpoint is not None:
         offsets = checkpoint.state["parts"].get("session", {}).get("offsets", {})
-        for name, offset in offsets.items():
+        for name in LOGS:  # not by the names in the file: they could be any path
             old = source / f"{name}.jsonl"
             if old.exists():
-                (target / old.name).write_bytes(old.read_bytes()[:offset])
+                (target / old.name).write_bytes(old.read_bytes()[: offsets.get(name, 0)])
         if (source / "agents").is_dir():
             shutil.copytree(source / "agents", target / "agents")
         place = target / "checkpoints" / checkpoint.path.name

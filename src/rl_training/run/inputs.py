@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from rl_training.algorithms.base import Learner
 from rl_training.config.settings import OfflineSettings, ReplaySettings
 from rl_training.config.train_config import TrainConfig
-from rl_training.core.checks import UserError
 from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.memory import Dataset
 from rl_training.data.datasets.prepare import PreparedDataset, prepare_dataset
-from rl_training.envs.device.registry import device_environment
-from rl_training.envs.host.conformance import Conformance, check_environment, knowing
+from rl_training.envs.host.conformance import Conformance, knowing
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.make import check_for_training
 from rl_training.run.agent import load_agent
 from rl_training.run.callbacks import Callback
 
@@ -59,16 +58,6 @@ def check_inputs(
         dataset = prepare_dataset(settings, source, data, EpisodeBound.of(config), load_agent)
     conformance = None
     if source.restore is None:
-        conformance = _check_environment(source) if dataset is None else dataset.environment
+        conformance = check_for_training(source) if dataset is None else dataset.environment
     source = knowing(source, conformance)
     return RunInputs(config, learner_class, settings, source, dataset, conformance, callbacks, show_progress)
-
-
-def _check_environment(source: EnvSource) -> Conformance:
-    """How the environment is brought back on resume; one on a device saves its own state."""
-    on_device = device_environment(source.env_id)
-    if on_device is None:
-        return check_environment(source)
-    if source.kwargs or source.factory is not None:
-        raise UserError(f"env_kwargs must be empty for {source.env_id}, which runs on the device")
-    return Conformance(on_device.spec, "native")

@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import torch
-
-from rl_training.checkpoint.schema import invalid_file
-from rl_training.config.fields import parse
-from rl_training.core.checks import UserError
-from rl_training.engine.rounding import narrowed, numerics, seeds_are_exact
+from rl_training.engine.rounding import narrowed, seeds_are_exact
 from rl_training.envs.base import VectorEnv
 from rl_training.envs.host.episode_bound import missing_limit
-from rl_training.envs.host_envs import HostEnvs
-from rl_training.files.run_directory import RunRecord, versions
+from rl_training.files.run_directory import RunRecord
 from rl_training.run.environment_record import REBUILT
 from rl_training.run.inputs import RunInputs
-from rl_training.run.plan import ExecutionPlan, choose_device, rounding_changes
+from rl_training.run.plan import ExecutionPlan
 from rl_training.run.session import Session
 
 WITHIN_ROUNDING = "is the seed alone within rounding, not bit for bit"
-
-
-def recorded_plan(record: RunRecord) -> tuple[ExecutionPlan, str | None]:
-    """The plan of the run that is resumed, and why the rest of it will not have the bits that it would have had."""
-    try:
-        recorded = parse(ExecutionPlan, record.values["execution_plan"])
-        lost = recorded.device.startswith("cuda") and not torch.cuda.is_available()
-        device = choose_device("cpu" if lost else recorded.device)
-    except UserError as error:
-        raise invalid_file(record.path, error) from error
-    plan = dataclasses.replace(recorded, device=device, numerics=numerics(device))
-    before = record.values.get("versions")
-    changes = rounding_changes(recorded, plan, before if isinstance(before, dict) else {}, versions())
-    return plan, f"it will not be bit-identical: {changes}" if changes else None
 
 
 def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, envs: VectorEnv | None) -> list[str]:
@@ -46,8 +24,8 @@ def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, 
         notices.append(late)
     elif len(config.seed_list) > 1 and not seeds_are_exact(plan.numerics) and plan.device == "cpu":
         notices.append(f"numerics: {plan.numerics['mode']}, so a seed among many {WITHIN_ROUNDING}")
-    if isinstance(envs, HostEnvs) and envs.rows.note and config.workers:
-        notices.append(envs.rows.note)
+    if envs is not None and envs.note and config.workers:
+        notices.append(envs.note)
     if not limited:
         notices.append(missing_limit(config.env_id, config))
     environment = record.values.get("environment")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from rl_training.algorithms.offline import settled_path
 from rl_training.checkpoint.read import Checkpoint, list_checkpoints
-from rl_training.checkpoint.schema import find_checkpoint
+from rl_training.checkpoint.schema import find_checkpoint, invalid_file
 from rl_training.checkpoint.write import remove_leftovers
+from rl_training.config.fields import parse
 from rl_training.config.settings import OfflineSettings
 from rl_training.config.train_config import TrainConfig, config_from_dict
 from rl_training.config.yaml_loading import load_yaml
@@ -19,17 +22,17 @@ from rl_training.core.results import TrainResult
 from rl_training.core.signals import Stopped, deferred, interruptible, stop_signals
 from rl_training.data.datasets.formats.loaders import NoSuchData
 from rl_training.data.datasets.memory import Dataset
-from rl_training.envs.host.factory import EnvFactory, EnvSource
+from rl_training.engine.rounding import numerics
+from rl_training.envs.host.factory import EnvFactory, EnvSource, Restore, env_source
 from rl_training.files.atomic import remove_temporaries
-from rl_training.files.run_directory import OVERRIDABLE_ON_RESUME, RunLock, RunRecord, create_run_dir
-from rl_training.run.callbacks import Callbacks, as_callbacks
-from rl_training.run.environment_record import environment_entries, recorded_restore
+from rl_training.files.run_directory import OVERRIDABLE_ON_RESUME, RunLock, RunRecord, create_run_dir, versions
+from rl_training.run.callbacks import Callback, Callbacks, as_callbacks
+from rl_training.run.environment_record import EnvironmentEntry, environment_entries
 from rl_training.run.fork import copy_run, remove_unless_begun
 from rl_training.run.inputs import check_inputs
-from rl_training.run.notices import recorded_plan
+from rl_training.run.plan import ExecutionPlan, choose_device, rounding_changes
 from rl_training.run.run import Run
 from rl_training.run.validate import filled, parse_settings
-from rl_training.run.workflows import env_source
 
 STAY_OFFLINE = "; with offline=True it stays offline"
 
@@ -44,6 +47,7 @@ class ResumeRequest:
     eval_episodes: int | None = None
     run_suffix: str | None = None
     callbacks: Callbacks | None = None
+    _: KW_ONLY
     env_id: str | None = None
     env_factory: EnvFactory | None = None
     show_progress: bool = True
@@ -85,7 +89,7 @@ def resume_training(
 def resume(request: ResumeRequest) -> TrainResult:
     """Resume a run in its own directory, or in a new one if `output_dir` or `run_suffix` asks for it."""
     with stop_signals():
-        request = replace(request, callbacks=as_callbacks(request.callbacks))
+        hooks = as_callbacks(request.callbacks)  # rejected before anything is read
         found = _find(request)
         config = _requested_config(request, found)
         record, checkpoint = found.record, found.checkpoint
@@ -102,7 +106,7 @@ def resume(request: ResumeRequest) -> TrainResult:
                     checkpoint = copy_run(found.directory, run_dir, config, checkpoint, record)
                 if record is None:
                     notes = (*notes, "a checkpoint away from its run: its rows and agents so far are not there")
-            return _continue(request, config, run_dir, checkpoint, notes)
+            return _continue(request, config, run_dir, checkpoint, hooks, notes)
         except (UserError, Stopped) as error:
             if run_dir != found.directory:
                 remove_unless_begun(run_dir, found.directory, error)
@@ -211,14 +215,18 @@ def _online(config: TrainConfig, request: ResumeRequest, step: int) -> TrainConf
 
 
 def _continue(
-    request: ResumeRequest, config: TrainConfig, run_dir: Path, checkpoint: Checkpoint | None, notes: Sequence[str]
+    request: ResumeRequest,
+    config: TrainConfig,
+    run_dir: Path,
+    checkpoint: Checkpoint | None,
+    hooks: Sequence[Callback],
+    notes: Sequence[str],
 ) -> TrainResult:
     """Check everything again, then continue from a checkpoint (None: from the start) in `run_dir`."""
     cls, settings = parse_settings(config)
     config = filled(config, settings)  # of a run that was written with less
     kwargs, restore = dict(config.env_kwargs), recorded_restore(run_dir, config.env_id)
     source = EnvSource(config.env_id, kwargs, request.env_factory, restore)
-    hooks = as_callbacks(request.callbacks)
     inputs = check_inputs(config, cls, settings, source, request.dataset, hooks, request.show_progress)
     with deferred(), RunLock(run_dir):
         record = RunRecord.read(run_dir)
@@ -237,3 +245,29 @@ def _continue(
         if change is not None or rounding is not None:
             begun |= {"resume": "inexact", "resume_note": change or rounding}
         return Run(inputs, plan, run_dir, record, checkpoint).execute(notes, begun)
+
+
+def recorded_plan(record: RunRecord) -> tuple[ExecutionPlan, str | None]:
+    """The plan of the run that is resumed, and why the rest of it will not have the bits that it would have had."""
+    try:
+        recorded = parse(ExecutionPlan, record.values["execution_plan"])
+        lost = recorded.device.startswith("cuda") and not torch.cuda.is_available()
+        device = choose_device("cpu" if lost else recorded.device)
+    except UserError as error:
+        raise invalid_file(record.path, error) from error
+    plan = replace(recorded, device=device, numerics=numerics(device))
+    before = record.values.get("versions")
+    changes = rounding_changes(recorded, plan, before if isinstance(before, dict) else {}, versions())
+    return plan, f"it will not be bit-identical: {changes}" if changes else None
+
+
+def recorded_restore(run_dir: Path, env_id: str) -> Restore | None:
+    """How the run's environment is brought back; None if that was never decided, or for another environment."""
+    record = RunRecord.read(run_dir)
+    if "environment" not in record.values:
+        return None
+    try:
+        entry = parse(EnvironmentEntry, record.values["environment"])
+    except UserError as error:
+        raise invalid_file(record.path, error) from error
+    return entry.restore if entry.env_id == env_id else None

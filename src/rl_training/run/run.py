@@ -10,21 +10,21 @@ from typing import Any
 
 import torch
 
-from rl_training.checkpoint.parts import Part
+from rl_training.checkpoint.parts import Part, restore
 from rl_training.checkpoint.read import Checkpoint, DamagedCheckpoint
 from rl_training.checkpoint.write import remove_newer
 from rl_training.config.train_config import TrainConfig
+from rl_training.core.checks import UserError
 from rl_training.core.results import TrainResult
 from rl_training.core.signals import Stopped, active_signals, deferred, interruptible, stop_signals
 from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.memory import Dataset
-from rl_training.data.datasets.prepare import environment_codecs
 from rl_training.data.datasets.transition_dataset import ResidentData
-from rl_training.envs.base import VectorEnv
-from rl_training.envs.device.registry import device_environment
+from rl_training.envs.device.part import DeviceEnvironmentsPart
+from rl_training.envs.environments_part import EnvironmentsPart
 from rl_training.envs.host.factory import EnvFactory, EnvSource
 from rl_training.envs.host.vector import EnvironmentFailure, SeededEnvs
-from rl_training.envs.host_envs import HostEnvs
+from rl_training.envs.make import make_envs
 from rl_training.envs.spaces import ActionCodec, ObservationCodec
 from rl_training.files.run_directory import RunLock, RunRecord, create_run_dir
 from rl_training.loops.clock import Clock
@@ -40,11 +40,13 @@ from rl_training.run.failures import recorded_failures, report_hang
 from rl_training.run.inputs import RunInputs, check_inputs
 from rl_training.run.notices import ended_schedules, starting_notices
 from rl_training.run.plan import ExecutionPlan, choose_plan
-from rl_training.run.saver import LearnerPart, restore
+from rl_training.run.saver import LearnerPart
 from rl_training.run.session import Session
 from rl_training.run.start_weights import check_start, keep_start, load_start, settle_start
 from rl_training.run.validate import check_fit, check_same_spaces, with_dataset, with_task_defaults
 from rl_training.run.watchdog import Watchdog
+
+ENVIRONMENT_PARTS = {EnvironmentsPart.name, DeviceEnvironmentsPart.name}  # a run has one of them at most
 
 
 def train(
@@ -99,7 +101,8 @@ class Run:
         with recorded_failures(self.config, self.run_dir, self.record):
             try:
                 regime = self._build_regime()
-                with self._guard(regime.envs.rows) if isinstance(regime.envs, HostEnvs) else nullcontext():
+                watched = regime.envs.watched if regime.envs is not None else None
+                with self._guard(watched) if watched is not None else nullcontext():
                     session, exact = self._build_session(regime)
                     if begun is not None:
                         self.record.begin(**begun)
@@ -127,11 +130,13 @@ class Run:
     # --- build -----------------------------------------------------------------------------------------------------
     def _build_regime(self) -> Regime:
         """The environments, the replay and the dataset that the run trains on."""
-        dataset, device = self.inputs.dataset, self.plan.apply()
-        online = self._build_online(device) if self.inputs.settings.uses_environment else None
+        dataset, device, online = self.inputs.dataset, self.plan.apply(), None
+        if self.resumed is not None and dataset is not None:
+            check_same_spaces(self.resumed, dataset.observation, dataset.action, any_bounds=True)
+        if self.inputs.settings.uses_environment:
+            self.regime = online = self._build_online(device)
         if dataset is None:
             assert online is not None
-            self.regime = online
             return online
         with interruptible():
             data = ResidentData(dataset.dataset, device)
@@ -141,32 +146,24 @@ class Run:
         return offline
 
     def _build_online(self, device: torch.device) -> OffPolicy:
-        inputs, config = self.inputs, self.config
+        inputs, config, plan = self.inputs, self.config, self.plan
+        seeds, num_envs = config.seed_list, config.num_envs
         with interruptible():
-            envs = self._build_envs(device)
+            envs = make_envs(inputs.source, seeds, num_envs, device, plan.workers, config.env_timeout)
         try:
             if self.resumed is not None:
-                check_capacity(inputs, 0, self.plan.device, envs.spec)
+                check_same_spaces(self.resumed, *envs.codecs, any_bounds=inputs.dataset is not None)
+                check_capacity(inputs, 0, plan.device, envs.spec)
             with interruptible():
                 return OffPolicy(envs, make_replay(config, inputs.settings, envs.spec, device))
         except BaseException:
             envs.close()
             raise
 
-    def _build_envs(self, device: torch.device) -> VectorEnv:
-        source, config, plan = self.inputs.source, self.config, self.plan
-        on_device = device_environment(source.env_id)
-        if on_device is not None:
-            return on_device(config.seed_list, config.num_envs, device)
-        rows = SeededEnvs(source, config.seed_list, config.num_envs, workers=plan.workers, timeout=config.env_timeout)
-        return HostEnvs(rows)
-
     def _build_session(self, regime: Regime) -> tuple[Session, bool]:
         """The learner and the session, as new or as the checkpoint has them; whether that is exact."""
         inputs, config = self.inputs, self.config
         spec, observation, action = self._spaces(regime)
-        if self.resumed is not None:
-            check_same_spaces(self.resumed, observation, action, any_bounds=inputs.dataset is not None)
         with interruptible():
             learner = inputs.learner_class.create(
                 spec, inputs.settings, config.seed_list, device=self.plan.device, compiled=self.plan.compiled
@@ -191,16 +188,17 @@ class Run:
         """What the learner is made for: the dataset's spaces, or those of the environments."""
         if self.inputs.dataset is not None:
             return self.inputs.dataset.spec, self.inputs.dataset.observation, self.inputs.dataset.action
-        envs = regime.envs
-        assert envs is not None
-        if isinstance(envs, HostEnvs):
-            return envs.spec, envs.rows.observation, envs.rows.action
-        return envs.spec, *environment_codecs(self.inputs.source)
+        assert regime.envs is not None
+        return regime.envs.spec, *regime.envs.codecs
 
     def _restore(self, checkpoint: Checkpoint, regime: Regime, parts: Sequence[Part]) -> bool:
         """Load every part. An offline run that continues online only now has no environments in its checkpoint."""
-        late = {part.name for part in regime.parts}
-        if self.inputs.dataset is not None and late and not late & checkpoint.state["parts"].keys():
+        late, stored = {part.name for part in regime.parts}, checkpoint.state["parts"].keys()
+        other = ENVIRONMENT_PARTS - late
+        if regime.envs is not None and other & stored:
+            env_id = checkpoint.state["config"]["env_id"]
+            raise UserError(f"a run of {env_id} cannot be resumed in {self.config.env_id}, whose state is another one")
+        if self.inputs.dataset is not None and late and not late & stored:
             if checkpoint.names("replay_") or checkpoint.names("envs."):
                 raise DamagedCheckpoint(f"{checkpoint.path.name} damaged (its environments are missing)")
             restore(checkpoint, [part for part in parts if part.name not in late])

@@ -79,15 +79,6 @@ class Saver:
         remove_leftovers(self.root)
 
 
-def restore(checkpoint: Checkpoint, parts: Sequence[Part]) -> None:
-    """Check what a checkpoint holds of every part, then load it."""
-    stored = {part.name: StoredPart(checkpoint, part.name) for part in parts}
-    for part in parts:
-        part.check(stored[part.name])
-    for part in parts:
-        part.load(stored[part.name])
-
-
 class LearnerPart:
     """Weights, targets, optimizer state, normaliser and counters of a learner."""
 

@@ -19,7 +19,6 @@ from rl_training.envs.base import Statistics
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.episodes import EpisodeStatistics
 from rl_training.envs.host.vector import MAX_LOG
-from rl_training.envs.host_envs import HostEnvs
 from rl_training.envs.spaces import space_to_dict
 from rl_training.files.atomic import replace_file
 from rl_training.files.run_directory import RunRecord
@@ -131,17 +130,16 @@ class Session:
             row.update({"time/fps": fps, "time/time_elapsed": self.elapsed})
             rows.append(row)
         self._write(rows)
-        self._show(means[0])
+        self._show(episodes, means[0])
 
     def _write(self, rows: Sequence[dict[str, Any]]) -> None:
         for writer in self.writers:
             writer.write(rows)
         self._call("on_log", rows)
 
-    def _show(self, train: dict[str, float | None]) -> None:
+    def _show(self, episodes: Sequence[dict[str, Any]], train: dict[str, float | None]) -> None:
         values: dict[str, float | None] = {}
-        returns = [row["rollout/ep_rew_mean"] for row in self.statistics.rows()]
-        returns = [value for value in returns if value is not None]
+        returns = [row["rollout/ep_rew_mean"] for row in episodes if row["rollout/ep_rew_mean"] is not None]
         if returns:
             values["return"] = float(np.mean(returns))
         if self.last_evaluation is not None:
@@ -177,7 +175,7 @@ class Session:
         self._write([{**row, **one.metrics()} for row, one in zip(rows, results, strict=True)])
         for index, one in enumerate(results):
             self._keep_if_best(index, one.mean)
-        self._show({})
+        self._show((), {})
         self._call("on_evaluation", self.evaluation_metrics())
 
     def _evaluated(self) -> list[Evaluation] | None:
@@ -217,7 +215,7 @@ class Session:
         for log in self.logs.values():
             log.sync()  # a checkpoint counts on the rows before it
         checkpoint = self.saver.save(self.step, self._about())
-        endless = isinstance(self.envs, HostEnvs) and not self.envs.rows.can_return
+        endless = self.envs is not None and not self.envs.can_return
         if endless and self.record.values["resume"] == "exact":
             self.record.update(resume="inexact", resume_note=TOO_LONG)
             self.display.note(f"resume: inexact ({TOO_LONG})")

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from rl_training.algorithms.base import Learner
 from rl_training.checkpoint.read import DamagedCheckpoint
 from rl_training.config.train_config import TrainConfig
@@ -75,7 +73,6 @@ def load_start(config: TrainConfig, run_dir: Path, learner: Learner) -> None:
     learner.copy_observation_statistics(agent.learner)
 
 
-@torch.no_grad()
 def _copy(agent: Agent, learner: Learner, where: str) -> None:
     """The same weights for every seed; a fixed number that the run's settings changed, such as `alpha`, is theirs."""
     weights, before = agent.parameters(0), agent.learner.scalars()
@@ -89,6 +86,5 @@ def _copy(agent: Agent, learner: Learner, where: str) -> None:
             raise UserError(
                 f"{where}: its networks are not those of this run: {odd[0]} is {shapes[0]}, here it is {shapes[1]}"
             )
-        for name, tensor in mine.items():
-            if not name.startswith(changed):
-                tensor.copy_(weights[name])
+        kept = {name: weights[name] for name in mine if not name.startswith(changed)}
+        learner.load_seed_parameters(index, kept)

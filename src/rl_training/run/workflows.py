@@ -8,27 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.config.train_config import TrainConfig
-from rl_training.core.checks import Note, UserError, require
+from rl_training.core.checks import Note, require
 from rl_training.core.d4rl import normalized_score
 from rl_training.core.statistics import summarize
 from rl_training.envs.host.conformance import check_same_spec
 from rl_training.envs.host.episode_bound import EpisodeBound
-from rl_training.envs.host.factory import EnvFactory, EnvSource
+from rl_training.envs.host.factory import EnvFactory, EnvSource, env_source
 from rl_training.report.video import check_video_path
 from rl_training.run.agent import Agent, load_agent
 from rl_training.run.artifacts import record_video
 from rl_training.run.evaluate import FRESH_EPISODES, EvaluationPlan, evaluate
-
-
-def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvFactory | None = None) -> EnvSource:
-    """The environment a file speaks of. A module named in a file is not imported: that would run code from it."""
-    if env_factory is None and env_id is None:
-        if ":" in config.env_id:
-            raise UserError(f"this run's environment {config.env_id!r} is in a module; name it again with env_id=...")
-        if config.env_id.startswith("<"):
-            raise UserError(f"this run's environment {config.env_id} came from Python; pass env_factory=...")
-    return EnvSource(env_id or config.env_id, dict(config.env_kwargs), env_factory)
 
 
 def evaluate_agent(

@@ -26,7 +26,7 @@ from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.data.replay.mixed import MixedData
 from rl_training.envs.host.conformance import Conformance, check_environment, check_spaces, knowing
 from rl_training.envs.host.episode_bound import EpisodeBound
-from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.factory import EnvSource, environment_codecs
 from rl_training.envs.spaces import MAX_SPACE, ActionCodec, ObservationCodec, env_spec, space_from_dict
 
 LoadPlayer = Callable[[Path], Player]  # loads the agent that plays a generated dataset
@@ -140,14 +140,6 @@ def data_source(settings: OfflineSettings, source: EnvSource) -> str:
     if settings.dataset_kind == "policy":
         player = f"the agent {settings.dataset_agent} with noise {settings.dataset_noise:g}"
     return f"{settings.dataset_size:,} steps of {player} in {source.env_id}, dataset_seed {settings.dataset_seed}"
-
-
-def environment_codecs(source: EnvSource) -> tuple[ObservationCodec, ActionCodec]:
-    env = source.make()
-    try:
-        return ObservationCodec(env.observation_space), ActionCodec(env.action_space)
-    finally:
-        env.close()
 
 
 def _transitions(

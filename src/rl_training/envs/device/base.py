@@ -15,6 +15,8 @@ from rl_training.core.specs import EnvSpec
 from rl_training.envs.base import Step
 from rl_training.envs.device.part import DeviceEnvironmentsPart
 from rl_training.envs.device.statistics import DeviceEpisodeStatistics
+from rl_training.envs.host.factory import EnvSource, environment_codecs
+from rl_training.envs.spaces import ActionCodec, ObservationCodec
 from rl_training.tensors.device_rng import member_uniforms
 from rl_training.tensors.state import check_tensors
 
@@ -67,6 +69,23 @@ class DeviceEnv(ABC):
         stream = STREAM_IDS["episode"]
         draws = member_uniforms(self._row_seeds, stream, self._env_indices, self.episodes, self.num_draws)
         return self.initial(draws)
+
+    @property
+    def codecs(self) -> tuple[ObservationCodec, ActionCodec]:
+        """Those of the twin, which has the same spaces."""
+        return environment_codecs(EnvSource(self.twin))
+
+    @property
+    def can_return(self) -> bool:
+        return True
+
+    @property
+    def note(self) -> None:
+        return None
+
+    @property
+    def watched(self) -> None:
+        return None
 
     @property
     def lost(self) -> tuple[int, ...]:

@@ -15,12 +15,13 @@ from weakref import WeakValueDictionary
 
 import gymnasium as gym
 
-from rl_training.config.train_config import NO_ENVIRONMENT
+from rl_training.config.train_config import NO_ENVIRONMENT, TrainConfig
 from rl_training.core.checks import UserError, did_you_mean, shown
 from rl_training.envs.host.atari import check_game, register_games
 from rl_training.envs.host.control_suite import PREFIX, ControlSuite, register_suite, use_headless_rendering
 from rl_training.envs.host.pixels import NEEDS_EGL, said
 from rl_training.envs.host.wrappers import for_evaluation, parse_wrappers
+from rl_training.envs.spaces import ActionCodec, ObservationCodec
 
 Env = gym.Env[Any, Any]
 EnvFactory = Callable[..., Env]
@@ -129,6 +130,25 @@ class EnvSource:
             raise UserError("the environment factory must make a new environment at every call, got the same one again")
         _made[id(env)] = env
         return env
+
+
+def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvFactory | None = None) -> EnvSource:
+    """The environment a file speaks of. A module named in a file is not imported: that would run code from it."""
+    if env_factory is None and env_id is None:
+        if ":" in config.env_id:
+            raise UserError(f"this run's environment {config.env_id!r} is in a module; name it again with env_id=...")
+        if config.env_id.startswith("<"):
+            raise UserError(f"this run's environment {config.env_id} came from Python; pass env_factory=...")
+    return EnvSource(env_id or config.env_id, dict(config.env_kwargs), env_factory)
+
+
+def environment_codecs(source: EnvSource) -> tuple[ObservationCodec, ActionCodec]:
+    """How the observations and actions of an environment are translated."""
+    env = source.make()
+    try:
+        return ObservationCodec(env.observation_space), ActionCodec(env.action_space)
+    finally:
+        env.close()
 
 
 def check_factory(factory: Any) -> None:

@@ -1,0 +1,35 @@
+"""Make the environments that a run trains in: on the host, or on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from rl_training.core.checks import UserError
+from rl_training.envs.base import VectorEnv
+from rl_training.envs.device.registry import device_environment
+from rl_training.envs.host.conformance import Conformance, check_environment
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.vector import SeededEnvs
+from rl_training.envs.host_envs import HostEnvs
+
+
+def make_envs(
+    source: EnvSource, seeds: Sequence[int], num_envs: int, device: torch.device, workers: int, timeout: float
+) -> VectorEnv:
+    """`num_envs` environments for each seed; `workers` and `timeout` are for those on the host."""
+    on_device = device_environment(source.env_id)
+    if on_device is not None:
+        return on_device(seeds, num_envs, device)
+    return HostEnvs(SeededEnvs(source, seeds, num_envs, workers=workers, timeout=timeout))
+
+
+def check_for_training(source: EnvSource) -> Conformance:
+    """Check an environment and how it is brought back on resume; one on a device saves its own state."""
+    on_device = device_environment(source.env_id)
+    if on_device is None:
+        return check_environment(source)
+    if source.kwargs or source.factory is not None:
+        raise UserError(f"env_kwargs must be empty for {source.env_id}, which runs on the device")
+    return Conformance(on_device.spec, "native")
