@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.core.checks import UserError
-from rl_training.core.statistics import names_iqm, summarize
+from rl_training.core.statistics import summarize, uses_iqm
 from rl_training.report.charts import CHART_CSS, format_column, format_number
 from rl_training.report.curves import TRAINING_RETURN, curves
 from rl_training.report.run_data import (
@@ -122,7 +122,7 @@ def _evaluation_tiles(run: Run) -> list[str]:
     if len(run.seeds) > 1 and finals:
         across = summarize(list(finals.values()))
         mean, std, detail = across["mean"], across["std"], f"mean and spread over {across['n']} seeds"
-        if names_iqm(across["n"]):
+        if uses_iqm(across["n"]):
             low, high = map(format_number, across["interval"])
             tiles.append(_tile(f"{name}, interquartile mean", across["iqm"], detail=f"95 % interval {low} to {high}"))
     else:

@@ -112,7 +112,7 @@ class Session:
             self.checkpoint()
         self._call("on_step")
         if self.signals.received is not None:
-            self.signals.obeyed, clock.stop_reason = True, "signal"
+            self.signals.stopping, clock.stop_reason = True, "signal"
         self.display.update(self.step, {})
 
     # --- logs ------------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Session:
             with interruptible():
                 results = evaluate(self.learner, plan, self.step)
         except Stopped:
-            self.signals.obeyed = True
+            self.signals.stopping = True
             return None
         cut = sum(one.cut for one in results)
         if cut:
