@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.wrappers import TimeLimit
 
-from rl_training.config.fields import Condition, at_least, check, parse, setting, within
+from rl_training.config.fields import Condition, at_least, check, closed_interval, parse, setting
 from rl_training.config.yaml_loading import plain_values
 from rl_training.core.checks import ConfigError, Problem, UserError, did_you_mean, shown
 from rl_training.envs.host.atari import EMULATOR_KWARGS, AtariPreprocessing
@@ -26,8 +26,8 @@ _only_true = Condition("true: networks take (channels, height, width)", lambda v
 
 @dataclass(frozen=True)
 class PixelSettings:
-    resize_shape: tuple[int, int] = setting((84, 84), within(1, LARGEST_SIDE))  # height, width
-    frame_stack: int = setting(3, within(1, 64))
+    resize_shape: tuple[int, int] = setting((84, 84), closed_interval(1, LARGEST_SIDE))  # height, width
+    frame_stack: int = setting(3, closed_interval(1, 64))
     channel_first: bool = setting(True, _only_true)
 
     def __post_init__(self) -> None:
@@ -40,13 +40,13 @@ class AtariSettings:
 
     noop_max: int = setting(30, at_least(0))
     frame_skip: int = setting(4, at_least(1))
-    resize_shape: tuple[int, int] = setting((84, 84), within(1, LARGEST_SIDE))
-    frame_stack: int = setting(4, within(1, 64))
-    repeat_action_probability: float = setting(0.25, within(0, 1))  # at each frame; Machado et al. 2018
+    resize_shape: tuple[int, int] = setting((84, 84), closed_interval(1, LARGEST_SIDE))
+    frame_stack: int = setting(4, closed_interval(1, 64))
+    repeat_action_probability: float = setting(0.25, closed_interval(0, 1))  # at each frame; Machado et al. 2018
     clip_rewards: bool = setting(True)  # to their sign
     terminal_on_life_loss: bool = setting(False)
-    epsilon: float = setting(0.0, within(0, 1))  # share of steps with a random action, whatever the agent wants
-    evaluation_epsilon: float = setting(0.0, within(0, 1))  # the same for evaluation and videos
+    epsilon: float = setting(0.0, closed_interval(0, 1))  # share of steps with a random action instead of the agent's
+    evaluation_epsilon: float = setting(0.0, closed_interval(0, 1))  # the same for evaluation and videos
 
     def __post_init__(self) -> None:
         check(self)
