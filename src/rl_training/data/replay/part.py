@@ -46,7 +46,7 @@ class ReplayPart:
         oldest = self.replay.oldest()
         names = previous.names("replay_") if previous is not None and previous is not self.changed_since else []
         held = [name for name in names if segment_rows(name)[1] > oldest]
-        deleted = previous is not None and not previous.there().keys() >= set(held)
+        deleted = previous is not None and not previous.file_inodes().keys() >= set(held)
         if not held or len(names) >= MAX_SEGMENTS or deleted:
             return (), oldest
         return tuple(held), max(oldest, *(segment_rows(name)[1] for name in held))
