@@ -123,7 +123,7 @@ def test_report_of_an_offline_to_online_run_shows_both(tmp_path: Path) -> None:
     page = report_of(make_run(tmp_path, [0], dataset={**DATASET, "offline_steps": 400}))
     shown = tiles(page)
     assert shown["Offline updates"] == "400 | " and shown["Environment steps"] == "600 | "
-    assert "Data set" in page and "Training return" in charts(page)
+    assert "Dataset" in page and "Training return" in charts(page)
     assert "updates, then environment steps" in page
 
 
