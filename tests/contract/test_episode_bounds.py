@@ -106,4 +106,4 @@ def test_a_bound_below_one_step_is_refused(value: int, quick_config, tmp_path: P
     with pytest.raises(UserError, match="eval_episode_limit must be >= 1"):
         endless_config(quick_config, tmp_path, eval_episode_limit=value)
     with pytest.raises(UserError, match="episode_limit must be >= 1"):
-        EpisodeBound(asked=value)
+        EpisodeBound(override=value)

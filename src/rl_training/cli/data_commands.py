@@ -152,7 +152,7 @@ def run_record(args: Args) -> int:
     _check_record(args)
     with _progress(args) as watch:
         if args.agent is None:
-            bound = EpisodeBound(asked=args.episode_limit)
+            bound = EpisodeBound(override=args.episode_limit)
             transitions = record_random(EnvSource(args.env), args.size, args.seed, watch, bound)
         else:
             agent = load_agent(args.agent, args.device)

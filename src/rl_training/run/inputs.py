@@ -13,7 +13,7 @@ from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.memory import Dataset
 from rl_training.data.datasets.prepare import PreparedDataset, prepare_dataset
 from rl_training.envs.device.registry import device_environment
-from rl_training.envs.host.conformance import Conformance, check_environment, knowing
+from rl_training.envs.host.conformance import Conformance, check_environment, with_conformance
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import EnvSource
 from rl_training.run.agent import load_agent
@@ -60,7 +60,7 @@ def check_inputs(
     conformance = None
     if source.restore is None:
         conformance = _check_environment(source) if dataset is None else dataset.environment
-    source = knowing(source, conformance)
+    source = with_conformance(source, conformance)
     return RunInputs(config, learner_class, settings, source, dataset, conformance, callbacks, show_progress)
 
 

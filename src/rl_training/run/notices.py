@@ -11,7 +11,7 @@ from rl_training.config.fields import parse
 from rl_training.core.checks import UserError
 from rl_training.engine.rounding import narrowed, numerics, seeds_are_exact
 from rl_training.envs.base import VectorEnv
-from rl_training.envs.host.episode_bound import missing_limit
+from rl_training.envs.host.episode_bound import no_time_limit_notice
 from rl_training.envs.host_envs import HostEnvs
 from rl_training.files.run_directory import RunRecord, versions
 from rl_training.run.environment_record import REBUILT
@@ -49,7 +49,7 @@ def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, 
     if isinstance(envs, HostEnvs) and envs.rows.note and config.workers:
         notices.append(envs.rows.note)
     if not limited:
-        notices.append(missing_limit(config.env_id, config))
+        notices.append(no_time_limit_notice(config.env_id, config))
     environment = record.values.get("environment")
     if envs is not None and environment is not None and environment["restore"] == "rebuilt":
         took = environment.get("rebuild_ms")

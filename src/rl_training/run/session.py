@@ -217,7 +217,7 @@ class Session:
         for log in self.logs.values():
             log.sync()  # a checkpoint counts on the rows before it
         checkpoint = self.saver.save(self.step, self._about())
-        endless = isinstance(self.envs, HostEnvs) and not self.envs.rows.can_return
+        endless = isinstance(self.envs, HostEnvs) and not self.envs.rows.can_restore
         if endless and self.record.values["resume"] == "exact":
             self.record.update(resume="inexact", resume_note=TOO_LONG)
             self.display.note(f"resume: inexact ({TOO_LONG})")

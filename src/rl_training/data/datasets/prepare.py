@@ -24,7 +24,7 @@ from rl_training.data.datasets.transition_dataset import ResidentData, Transitio
 from rl_training.data.datasets.transitions import Transitions, joined, scattered
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.data.replay.mixed import MixedData
-from rl_training.envs.host.conformance import Conformance, check_environment, check_spaces, knowing
+from rl_training.envs.host.conformance import Conformance, check_environment, check_spaces, with_conformance
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.spaces import MAX_SPACE, ActionCodec, ObservationCodec, env_spec, space_from_dict
@@ -92,7 +92,7 @@ def prepare_dataset(
             spec = check_spaces(source)
         else:
             environment = check_environment(source)
-            source, spec = knowing(source, environment), environment.spec
+            source, spec = with_conformance(source, environment), environment.spec
         has_time_limit = spec.episode_limit is not None
     except UserError as error:
         if settings.dataset_kind not in ("file", "memory") or settings.offline_steps is not None:
