@@ -39,7 +39,7 @@ def run_dir(quick_config, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("algo", ["dqn", "bc"])
 def test_report_of_a_missing_time_limit_and_bounded_evaluations(algo, quick_config, tmp_path: Path, capsys) -> None:
     config = endless_config(quick_config, tmp_path, algo, eval_episodes=2, eval_interval=60)
-    if algo == "bc":  # whose data set is random actions
+    if algo == "bc":  # whose dataset is random actions
         config.env_kwargs["discrete"] = False
     result = train(config, show_progress=False)
     lines = capsys.readouterr().err.splitlines()

@@ -199,10 +199,10 @@ def _add_output(parser: Parser) -> None:
 
 def _output_format(args: Args) -> str:
     """The format to write; an existing output is rejected."""
-    from rl_training.data.datasets.formats.writing import check_new, choose_format
+    from rl_training.data.datasets.formats.writing import check_writable, choose_format
 
     chosen = choose_format(Path(args.output), args.format)
-    check_new(Path(args.output), chosen)
+    check_writable(Path(args.output), chosen)
     return chosen
 
 
