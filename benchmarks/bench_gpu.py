@@ -38,7 +38,7 @@ ROWS = 10_000
 
 
 def filled_source(spec: EnvSpec, settings: ReplaySettings, seeds: int, device: str) -> ReplayBuffer | ResidentData:
-    """Random transitions where the loop would have them: a data set for an offline algorithm, else a replay."""
+    """Random transitions where the loop would have them: a dataset for an offline algorithm, else a replay."""
     generator = torch.Generator(device=device).manual_seed(0)
     if isinstance(settings, OfflineSettings):
         rows = {name: torch.randn(ROWS, *spec.observation.shape) for name in ("obs", "next_obs")}

@@ -1,7 +1,7 @@
 """Learning proofs: train several seeds as one program, evaluate their best and final agents on fresh episodes.
 
 python benchmarks/learn.py NAME [--device auto] [--output benchmarks/results]     (NAME: one of PROOFS, or all)
-The offline proofs need --data FOLDER with their data sets.
+The offline proofs need --data FOLDER with their datasets.
 With --runs FOLDER --minutes N it stops after a while, saved, and goes on where it was when called again.
 Writes <output>/<name>.json (every number), <name>.svg (the curve) and renews the table in <output>/README.md.
 """
@@ -43,7 +43,7 @@ class Proof:
     reference: str
     changes: dict[str, Any] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
-    data: tuple[str, ...] = ()  # files in --data, one data set; the last agent is judged, as published results are
+    data: tuple[str, ...] = ()  # files in --data, one dataset; the last agent is judged, as published results are
 
     @property
     def judged(self) -> str:
@@ -302,7 +302,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--runs", type=Path, help="keep the runs here, and go on with those that are there")
     parser.add_argument("--minutes", type=float, help="stop, saved, after so many (needs --runs)")
-    parser.add_argument("--data", type=Path, help="the folder of the offline proofs' data sets")
+    parser.add_argument("--data", type=Path, help="the folder of the offline proofs' datasets")
     words = parser.parse_args()
     if words.minutes is not None and words.runs is None:
         parser.error("--minutes needs --runs, where the run can go on")

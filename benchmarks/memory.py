@@ -1,5 +1,5 @@
 """Resident memory: what a replay of 1M HalfCheetah transitions takes, whether 200k training steps make it grow, and
-the peak of training on a data set of 2M Hopper transitions.
+the peak of training on a dataset of 2M Hopper transitions.
 
 python benchmarks/memory.py [--output FILE]
 """

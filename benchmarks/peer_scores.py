@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--peer-python", required=True)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--data", type=Path, help="the folder of the offline proofs' data sets")
+    parser.add_argument("--data", type=Path, help="the folder of the offline proofs' datasets")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     words = parser.parse_args()

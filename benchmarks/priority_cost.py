@@ -76,7 +76,7 @@ def sampling(uniform: ReplayBuffer, prioritised: ReplayBuffer, learn: bool) -> d
         rows, weights = priorities.draw(uniforms)
         batch = prioritised.gather(rows)
         if learn:
-            priorities.learn(rows, errors)
+            priorities.update(rows, errors)
         return {**batch, "weights": weights}
 
     gather_program, draw_program = compile_once(gather), compile_once(draw)

@@ -18,7 +18,7 @@ from rl_training.files.run_directory import git_commit, versions
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = "benchmarks/results"  # results written one after the other do not make the code another
 # At the start of the program: a commit that is made while it measures is not what it measures.
-COMMIT = os.environ.get("RESULT_COMMIT") or git_commit(ROOT, besides=RESULTS)
+COMMIT = os.environ.get("RESULT_COMMIT") or git_commit(ROOT, exclude=RESULTS)
 PEERS = ("stable-baselines3", "sb3-contrib", "sbx-rl", "tianshou", "d3rlpy", "torch", "jax", "gymnasium", "numpy")
 ASK = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
 

@@ -1,4 +1,4 @@
-"""One seed of a d3rlpy algorithm trained on npz data sets with our settings, its last agent evaluated."""
+"""One seed of a d3rlpy algorithm trained on npz datasets with our settings, its last agent evaluated."""
 
 from __future__ import annotations
 

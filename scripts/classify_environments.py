@@ -93,7 +93,7 @@ def classify(name: str, kwargs: dict[str, Any], group: int, note: str = "", seed
 
 def reason(error: UserError, name: str) -> str:
     text = str(error).removeprefix(f"environment {name!r}").removeprefix(f"environment {name} ").lstrip(": ")
-    text = re.sub(r"refused env_kwargs \{.*?\}: ", "", text)
+    text = re.sub(r"rejected env_kwargs \{.*?\}: ", "", text)
     return text.replace("|", "\\|")
 
 

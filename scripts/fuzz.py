@@ -1,8 +1,8 @@
-"""Mutated checkpoints, agents, configs and data sets: each is refused in one line, or loads; none executes anything.
+"""Mutated checkpoints, agents, configs and datasets: each is refused in one line, or loads; none executes anything.
 
 Raw mutations (flips, cuts, splices) must be noticed by the digests. Sealed ones recompute every digest, as a forger
 would, so that the layers behind them are reached; of those that load, some are trained on for a few steps. Configs and
-data sets carry no digest: they must load or be refused. Same seed, same files.
+datasets carry no digest: they must load or be refused. Same seed, same files.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Fuzzer:
     def dataset(self) -> None:
         place = self.place()
         path = mutated_dataset(self.rng, place)
-        self.attempt("data set", lambda: load_transitions(path).sha256())
+        self.attempt("dataset", lambda: load_transitions(path).sha256())
 
 
 class Hung(BaseException):
@@ -304,7 +304,7 @@ def main() -> int:
     }
     write_result(words.output, result)
     print(
-        f"fuzz: {words.checkpoints} checkpoints and agents, {words.configs} configs, {words.datasets} data sets in "
+        f"fuzz: {words.checkpoints} checkpoints and agents, {words.configs} configs, {words.datasets} datasets in "
         f"{result['seconds']:.0f} s: code executions {executions}, tracebacks {fuzzer.tracebacks}, "
         f"undetected flips {fuzzer.undetected}"
     )

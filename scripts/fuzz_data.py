@@ -1,4 +1,4 @@
-"""Mutated data sets: bytes flipped, cut and spliced, arrays of other shapes, types and values, folders that lie."""
+"""Mutated datasets: bytes flipped, cut and spliced, arrays of other shapes, types and values, folders that lie."""
 
 from __future__ import annotations
 

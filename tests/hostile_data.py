@@ -1,4 +1,4 @@
-"""Data sets made to do harm or to break a reader: each builder takes a place and returns what to load."""
+"""Datasets made to do harm or to break a reader: each builder takes a place and returns what to load."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ NPZ_CASES: dict[str, tuple[Builder, str]] = {
         member("rewards", b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31)),
         "{path}: 'rewards' has a header of 2147483648 bytes",
     ),
-    "twice": (twice, "{path}: has 7 members, of distinct names at most 1000 are expected"),
+    "twice": (twice, "{path}: has 7 members, at most 1000 with distinct names are expected"),
     "encrypted": (encrypted, "{path}: 'observations' is damaged (File 'observations.npy' is encrypted, {text})"),
     "flipped": (flipped, "{path}: 'rewards' is damaged (Bad CRC-32 for file 'rewards.npy')"),
     "cut off": (cut("data.npz"), "{path}: not an npz file (File is not a zip file)"),

@@ -39,7 +39,7 @@ def run_dir(quick_config, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("algo", ["dqn", "bc"])
 def test_report_of_a_missing_time_limit_and_bounded_evaluations(algo, quick_config, tmp_path: Path, capsys) -> None:
     config = endless_config(quick_config, tmp_path, algo, eval_episodes=2, eval_interval=60)
-    if algo == "bc":  # whose data set is random actions
+    if algo == "bc":  # whose dataset is random actions
         config.env_kwargs["discrete"] = False
     result = train(config, show_progress=False)
     lines = capsys.readouterr().err.splitlines()
@@ -106,4 +106,4 @@ def test_a_bound_below_one_step_is_refused(value: int, quick_config, tmp_path: P
     with pytest.raises(UserError, match="eval_episode_limit must be >= 1"):
         endless_config(quick_config, tmp_path, eval_episode_limit=value)
     with pytest.raises(UserError, match="episode_limit must be >= 1"):
-        EpisodeBound(asked=value)
+        EpisodeBound(override=value)

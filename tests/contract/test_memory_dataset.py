@@ -1,4 +1,4 @@
-"""Offline learning from a data set in memory: a mapping of arrays or a `TransitionDataset`."""
+"""Offline learning from a dataset in memory: a mapping of arrays or a `TransitionDataset`."""
 
 from __future__ import annotations
 
@@ -110,12 +110,12 @@ def test_a_run_on_a_dataset_in_memory_is_resumed_with_it(recorded, arrays, tmp_p
         with pytest.raises(UserError, match=missing):
             resume_training(run_dir, show_progress=False)
         other = {**arrays, "rewards": arrays["rewards"] + 1}
-        with pytest.raises(UserError, match=r"the data set has changed \(sha256 .*force=True resumes with it"):
+        with pytest.raises(UserError, match=r"the dataset has changed \(sha256 .*force=True resumes with it"):
             resume_training(run_dir, dataset=other, show_progress=False)
         resume_training(run_dir, dataset={name: array.copy() for name, array in arrays.items()}, show_progress=False)
         assert learner_bits(run_dir) == expected and record_of(run_dir)["resume"] == "exact"
     arrays["rewards"][0] += 1  # the agent's own object, changed since
-    with pytest.raises(UserError, match="the data set has changed"):
+    with pytest.raises(UserError, match="the dataset has changed"):
         agent.learn(show_progress=False)
     path = save_transitions(recorded, tmp_path / "data.npz")  # a file that holds the same
     assert agent.resume(total_timesteps=30, data=[path], show_progress=False).result.metrics["global_step"] == 30
@@ -125,7 +125,7 @@ def test_a_run_on_a_dataset_in_memory_is_resumed_with_it(recorded, arrays, tmp_p
 def test_a_loaded_agent_takes_a_dataset(arrays, tmp_path: Path) -> None:
     agent = managed("bc", tmp_path / "old", arrays).learn(show_progress=False)
     run_dir, path = agent.run_dir, agent.save(tmp_path / "agent")
-    with pytest.raises(UserError, match="the data set itself must be passed"):
+    with pytest.raises(UserError, match="the dataset itself must be passed"):
         rl_training.BC.load(run_dir).learn(5, show_progress=False)
     assert rl_training.BC.load(run_dir, dataset=arrays).learn(5, show_progress=False).agent.step == 25
     new = rl_training.BC.load(path, dataset=arrays, output_dir=tmp_path / "new").learn(5, show_progress=False)
@@ -184,5 +184,5 @@ def test_a_dataset_that_has_no_place_is_rejected(arrays, tmp_path: Path, quick_c
     run_dir = train_iql(quick_config("iql", tmp_path, total_timesteps=5, eval_episodes=0), show_progress=False).run_dir
     with pytest.raises(UserError, match=r"dataset=\.\.\. is for a run whose data set was passed in memory"):
         resume_training(run_dir, 9, dataset=arrays, show_progress=False)
-    with pytest.raises(UserError, match=r"dataset_kind is memory: the data set itself must be passed.*dataset=\.\.\.$"):
+    with pytest.raises(UserError, match=r"dataset_kind is memory: the dataset itself must be passed.*dataset=\.\.\.$"):
         rl_training.IQL("Pendulum-v1", dataset_kind="memory", output_dir=tmp_path).learn()

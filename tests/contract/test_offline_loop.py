@@ -1,4 +1,4 @@
-"""The offline loop: steps are updates, the data set is part of the run, and an environment is only for evaluation."""
+"""The offline loop: steps are updates, the dataset is part of the run, and an environment is only for evaluation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rl_training.data.datasets.formats.writing import save_transitions
 from rl_training.data.datasets.generate import record_random
 from rl_training.data.datasets.prepare import PreparedDataset, prepare_dataset
 from rl_training.data.datasets.transition_dataset import ResidentData, TransitionDataset
-from rl_training.data.datasets.transitions import joined
+from rl_training.data.datasets.transitions import concatenated
 from rl_training.envs.host.episode_bound import DEFAULT_BOUND
 from rl_training.envs.host.factory import EnvSource
 from rl_training.resources import find_packaged_asset
@@ -118,7 +118,7 @@ def test_without_an_environment_it_trains_and_says_so(tmp_path: Path, capsys) ->
     assert "eval_return_mean" not in result.metrics and result.metrics["gradient_steps"] == 47
     said = capsys.readouterr().err
     assert "no environment, so there are no evaluations: environment 'Elsewhere-v3'" in said and "no video" not in said
-    assert load_agent(result.checkpoint_path).action.space.high.tolist() == [2.0]  # as the data set tells
+    assert load_agent(result.checkpoint_path).action.space.high.tolist() == [2.0]  # as the dataset tells
     resumed = resume_training(result.run_dir, total_timesteps=60, show_progress=False)
     assert resumed.metrics["global_step"] == 60
 
@@ -132,16 +132,16 @@ def test_a_data_set_that_changed_is_not_resumed_with(tmp_path: Path, capsys) -> 
     save_transitions(record_random(EnvSource("Pendulum-v1"), 80, seed=1), path)
     assert main(["resume", str(run_dir), "--quiet"]) == 2
     said = capsys.readouterr().err
-    assert "the data set has changed (sha256 " in said and said.count("\n") == 1
-    assert "; --force resumes with it all the same" in said
+    assert "the dataset has changed (sha256 " in said and said.count("\n") == 1
+    assert "; --force resumes with it anyway" in said
     assert main(["resume", str(run_dir), "--total-timesteps", "30", "--quiet", "--json", "--force"]) == 0
-    assert "resume: inexact (the data set has changed (sha256 " in capsys.readouterr().err
+    assert "resume: inexact (the dataset has changed (sha256 " in capsys.readouterr().err
     record = json.loads((run_dir / "run.json").read_text())
-    assert record["resume"] == "inexact" and "the data set has changed" in record["resume_note"]
+    assert record["resume"] == "inexact" and "the dataset has changed" in record["resume_note"]
     assert record["dataset"]["sha256"] == record_random(EnvSource("Pendulum-v1"), 80, seed=1).sha256()
     assert main(["resume", str(run_dir), "--quiet", "--total-timesteps", "35"]) == 0  # from now on it is this one's
     path.unlink()
-    with pytest.raises(UserError, match=r"data.npz: no such data set"):
+    with pytest.raises(UserError, match=r"data.npz: no such dataset"):
         resume_training(run_dir, total_timesteps=40, show_progress=False)
 
 
@@ -163,7 +163,7 @@ def test_a_run_finds_its_data_from_any_directory_and_after_a_move(tmp_path: Path
     monkeypatch.chdir(other)
     words = ["resume", str(stopped.run_dir), "--quiet", "--json", "--total-timesteps"]
     assert main([*words, "55", "--data", "1.npz"]) == 2
-    assert "the data set has changed" in capsys.readouterr().err
+    assert "the dataset has changed" in capsys.readouterr().err
     assert main([*words, "55", "--data", "0.npz"]) == 0
     monkeypatch.chdir(home)
     assert main([*words, "60"]) == 0  # it is remembered
@@ -177,7 +177,7 @@ def test_a_run_finds_its_data_from_any_directory_and_after_a_move(tmp_path: Path
 def test_names_that_mean_the_same_everywhere_stay_as_they_are(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "minari/set/data").mkdir(parents=True)
     (tmp_path / "minari/set/data/metadata.json").touch()
-    (tmp_path / "here/set").mkdir(parents=True)  # of the same name, and no data set
+    (tmp_path / "here/set").mkdir(parents=True)  # of the same name, and no dataset
     (tmp_path / "here/agent.safetensors").touch()
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     monkeypatch.chdir(tmp_path / "here")
@@ -207,7 +207,7 @@ def test_several_files_are_one_data_set(tmp_path: Path) -> None:
     assert data.dataset.obs.tolist() == np.concatenate([part.obs for part in parts]).tolist()
     assert data.dataset.rewards.tolist() == np.concatenate([part.rewards for part in parts]).astype(np.float32).tolist()
     assert data.dataset.truncations is not None and bool(data.dataset.truncations[29])  # an end stays an end
-    one_file = save_transitions(joined(parts, paths), tmp_path / "both.npz")
+    one_file = save_transitions(concatenated(parts, paths), tmp_path / "both.npz")
     again = prepared(IQLSettings(dataset_kind="file", dataset_path=one_file), EnvSource("Pendulum-v1"))
     assert again.sha256 == data.sha256
     other = save_transitions(record_random(EnvSource("MountainCarContinuous-v0"), 80, seed=0), tmp_path / "other.npz")
@@ -216,8 +216,8 @@ def test_several_files_are_one_data_set(tmp_path: Path) -> None:
     ):
         prepared(IQLSettings(dataset_kind="file", dataset_path=[*paths, str(other)]), EnvSource("Pendulum-v1"))
     elsewhere = [parts[0], dataclasses.replace(parts[1], env_id="Acrobot-v1")]
-    with pytest.raises(UserError, match=r"b is of Acrobot-v1, a of Pendulum-v1: they are not one data set"):
-        joined(elsewhere, ["a", "b"])
+    with pytest.raises(UserError, match=r"b is of Acrobot-v1, a of Pendulum-v1: they are not one dataset"):
+        concatenated(elsewhere, ["a", "b"])
     with pytest.raises(UserError, match="dataset_path must be at least one path"):
         IQLSettings(dataset_kind="file", dataset_path=())
 
@@ -227,7 +227,7 @@ def test_several_files_are_one_data_set(tmp_path: Path) -> None:
     [
         ({}, {"env_id": "Elsewhere-v3"}, "environment 'Elsewhere-v3'"),
         ({}, {"env_id": "CartPole-v1"}, r"iql needs Box actions; CartPole-v1 has Discrete\(2\)"),
-        ({"dataset_kind": "file", "dataset_path": "no.npz"}, {}, "no.npz: no such data set"),
+        ({"dataset_kind": "file", "dataset_path": "no.npz"}, {}, "no.npz: no such dataset"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_and_leaves_nothing(settings, changes, message, tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ def test_a_refused_resume_elsewhere_leaves_nothing_there(tmp_path: Path) -> None
     run_dir = train(config(tmp_path / "runs", algo_kwargs=settings), show_progress=False).run_dir
     path.rename(tmp_path / "moved.npz")
     for changes in ({"output_dir": tmp_path / "other"}, {"run_suffix": "again"}):
-        with pytest.raises(UserError, match=r"data.npz: no such data set.*; name it where it is now with data=\.\.\."):
+        with pytest.raises(UserError, match=r"data.npz: no such dataset.*; name it where it is now with data=\.\.\."):
             resume_training(run_dir, 60, show_progress=False, **changes)
     assert list((tmp_path / "runs").iterdir()) == [run_dir] and not list((tmp_path / "other").glob("*"))
     before = run_dir / "metrics.jsonl", (run_dir / "metrics.jsonl").read_bytes(), (run_dir / "run.json").read_bytes()
@@ -444,10 +444,10 @@ def test_data_that_changed_before_the_first_checkpoint_is_noticed_too(tmp_path: 
     assert not list(run_dir.glob("checkpoints/step_*"))
     path.unlink()
     small_file(path, seed=1)
-    with pytest.raises(UserError, match=r"the data set has changed \(sha256 .*; force=True resumes"):
+    with pytest.raises(UserError, match=r"the dataset has changed \(sha256 .*; force=True resumes"):
         resume_training(run_dir, show_progress=False)
     path.unlink()
-    with pytest.raises(UserError, match=r"data.npz: no such data set.*; name it where it is now with data=\.\.\."):
+    with pytest.raises(UserError, match=r"data.npz: no such dataset.*; name it where it is now with data=\.\.\."):
         resume_training(run_dir, show_progress=False)
     small_file(path)
     assert resume_training(run_dir, show_progress=False).metrics["global_step"] == 47
@@ -457,8 +457,8 @@ def test_what_is_wrong_without_an_environment_is_told_with_why_there_is_none(tmp
     path = small_file(tmp_path / "data.npz", **NOWHERE)  # actions up to 2
     settings = {"dataset_kind": "file", "dataset_path": str(path)}
     message = (
-        r"actions must be in \[-1, 1\] where nothing tells their bounds, got 1.978; if those are their bounds, clip "
-        r"them with.*; there is no environment to tell more: .*Did you mean: `Pendulum`"
+        r"actions must be in \[-1, 1\] where their bounds are unknown, got 1.978; if those are their bounds, clip "
+        r"them with.*; there is no environment either: .*Did you mean: `Pendulum`"
     )
     with pytest.raises(UserError, match=message):
         train(config(tmp_path, algo_kwargs=settings, env_id="Pendulm-v1"), show_progress=False)
@@ -484,11 +484,11 @@ def test_files_of_two_precisions_are_one_data_set_of_the_finer(tmp_path: Path) -
     coarse = dataclasses.replace(fine, rewards=fine.rewards.astype(np.float32))
     assert fine.rewards.dtype == np.float64
     for parts in ([coarse, fine], [fine, coarse]):
-        both = joined(parts, ["a", "b"])
+        both = concatenated(parts, ["a", "b"])
         assert both.rewards.dtype == np.float64
         np.testing.assert_array_equal(both.rewards, np.concatenate([part.rewards for part in parts]))
     with pytest.raises(UserError, match=r"b: obs are uint8 \(3,\) a row, those of a are float32 \(3,\)"):
-        joined([fine, dataclasses.replace(fine, obs=np.zeros((40, 3), np.uint8))], ["a", "b"])
+        concatenated([fine, dataclasses.replace(fine, obs=np.zeros((40, 3), np.uint8))], ["a", "b"])
 
 
 def test_a_return_range_of_shuffled_rows_is_refused(tmp_path: Path) -> None:

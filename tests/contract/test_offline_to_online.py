@@ -1,4 +1,4 @@
-"""An agent trained offline goes on online: its data set stays, batches are mixed, a cut run ends with the same bits."""
+"""An agent trained offline goes on online: its dataset stays, batches are mixed, a cut run ends with the same bits."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_schedules_belong_to_the_offline_stage(tmp_path: Path) -> None:
 
 
 def test_batches_are_mixed_and_rewards_alike() -> None:
-    """A quarter of 8 is 2: two rows of the data set, six of the replay, whose rewards get the data set's scale."""
+    """A quarter of 8 is 2: two rows of the dataset, six of the replay, whose rewards get the dataset's scale."""
     number = np.arange(10, dtype=np.float32)
     data = ResidentData(
         TransitionDataset(obs=number[:, None], actions=number[:, None], rewards=number, next_obs=number[:, None],
@@ -190,7 +190,7 @@ def test_what_cannot_resume_online_is_refused(tmp_path: Path, capsys) -> None:
         main(["resume", str(stopped.run_dir), "--env", "Pendulum-v1", "--quiet", "--json"]) == 0
     )  # offline, to its end
     assert json.loads(capsys.readouterr().out)["metrics"]["gradient_steps"] == 47
-    with pytest.raises(UserError, match="the data set has changed"):  # its recipe would play elsewhere
+    with pytest.raises(UserError, match="the dataset has changed"):  # its recipe would play elsewhere
         go_on(stopped.run_dir, env_id="MountainCarContinuous-v0")
 
 

@@ -1,4 +1,4 @@
-"""Data sets that are made from environments, agents and replays, and what a learner gets of them."""
+"""Datasets that are made from environments, agents and replays, and what a learner gets of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rl_training.data.datasets import generate as recipes
 from rl_training.data.datasets.conversion import load_data, training_data
 from rl_training.data.datasets.formats.writing import save_transitions
 from rl_training.data.datasets.generate import record_policy, record_random
-from rl_training.data.datasets.prepare import own_spaces
+from rl_training.data.datasets.prepare import dataset_spaces
 from rl_training.data.datasets.transitions import FIELDS, Transitions
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict
@@ -170,7 +170,7 @@ def test_what_cannot_be_recorded_is_refused(monkeypatch) -> None:
     with pytest.raises(UserError, match="dataset_size must be >= 2, got 1"):
         record_random(PENDULUM, 1, seed=0)
     monkeypatch.setattr(recipes, "free_memory", lambda: 2 * 38 * 100)
-    with pytest.raises(UserError, match=r"dataset_size 200 needs 0.0 GiB, 0.0 GiB are there for it; at most 100 fit"):
+    with pytest.raises(UserError, match=r"dataset_size 200 needs 0.0 GiB, 0.0 GiB are available; at most 100 fit"):
         record_random(PENDULUM, 200, seed=0)
 
 
@@ -191,7 +191,7 @@ def test_a_replay_is_one_environment_after_the_other(tmp_path: Path) -> None:
 def test_a_replay_is_loaded_as_asked_or_refused(tmp_path: Path, monkeypatch) -> None:
     config = make_quick_config("sac", tmp_path, env_id="<counting>", total_timesteps=60, eval_episodes=0)
     run_dir = train(config, env_factory=Counting, show_progress=False).run_dir
-    with pytest.raises(UserError, match=r"its replay needs 0.0 GiB of memory, 0.0 GiB are there for it"):
+    with pytest.raises(UserError, match=r"its replay needs 0.0 GiB of memory, 0.0 GiB are available"):
         load_data(run_dir, memory_share=0)
     read = replay_data._segments
 
@@ -253,7 +253,7 @@ def test_one_hot_rows_take_rows_times_states_and_a_file_cannot_ask_for_more(tmp_
     assert space_from_dict({"kind": "discrete", "n": 2**24, "start": 0}).n == 2**24
     data = changed(record_random(EnvSource("CartPole-v1"), 4, seed=0), actions=np.array([0, 1, 2**63, 1], np.uint64))
     with pytest.raises(UserError, match=r"here: actions must be < 16777216, got 9223372036854775808"):
-        own_spaces(data, "here")
+        dataset_spaces(data, "here")
 
 
 def changed(data: Transitions, **changes: Any) -> Transitions:

@@ -123,7 +123,7 @@ def test_report_of_an_offline_to_online_run_shows_both(tmp_path: Path) -> None:
     page = report_of(make_run(tmp_path, [0], dataset={**DATASET, "offline_steps": 400}))
     shown = tiles(page)
     assert shown["Offline updates"] == "400 | " and shown["Environment steps"] == "600 | "
-    assert "Data set" in page and "Training return" in charts(page)
+    assert "Dataset" in page and "Training return" in charts(page)
     assert "updates, then environment steps" in page
 
 
@@ -137,7 +137,7 @@ def test_a_run_without_data_reports_its_recipe_at_the_start_and_in_the_report(tm
     config = make_quick_config("iql", tmp_path, {"dataset_seed": 3}, report=True, eval_episodes=0, total_timesteps=40)
     run_dir = train(config, show_progress=False).run_dir
     recipe = "64 steps of random actions in Pendulum-v1, dataset_seed 3"
-    assert f"no data set is given (dataset_path), so one was made: {recipe}" in capsys.readouterr().err
+    assert f"no dataset is given (dataset_path), so one was generated: {recipe}" in capsys.readouterr().err
     data = json.loads((run_dir / "run.json").read_text())["dataset"]
     assert (data["kind"], data["source"], data["transitions"], data["trajectories"]) == ("random", recipe, 64, 2)
     assert data["returns"]["min"] <= data["returns"]["mean"] <= data["returns"]["max"] < 0

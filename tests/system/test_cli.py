@@ -133,7 +133,7 @@ def test_several_seeds_have_a_summary_and_an_agent_each(algo: str, tmp_path: Pat
         (["train", "dqn", "CartPole-v1", "--set", "algo_kwargs.gamma=1.5"], "gamma must be in [0, 1], got 1.5"),
         (["train", "dqn", "CartPole-v1", "--set", "algo_kwargs.learning_rate=nan"], "learning_rate must be"),
         (["train", "dqn", "CartPole-v1", "--set", "algo_kwargs.batch_size=9999999"], "must be <= buffer_capacity"),
-        (["train", "dqn", "CartPole-v1", "--set", "env_kwargs.nonsense=1"], "refused env_kwargs"),
+        (["train", "dqn", "CartPole-v1", "--set", "env_kwargs.nonsense=1"], "rejected env_kwargs"),
         (["train", "sac", "Pendulum-v0"], "is deprecated. Please use `Pendulum-v1` instead\n"),
         (["train", "sac", "Pendulum-v1", "--device", "gpu"], "auto, cpu, cuda, cuda:N, got 'gpu'\n"),
         (["train", "sac", "Pendulum-v1", "gamma=0.9"], "gamma=0.9; here it is algo_kwargs.gamma; settings are"),

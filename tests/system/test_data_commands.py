@@ -136,8 +136,8 @@ def test_record_at_random_and_with_an_agent(tmp_path: Path, capsys, quick_config
 
 PENDULUM = "--env Pendulum-v1"  # with its display: a mistake is told without one
 MISTAKES = {
-    "show @/mising.npz": "@/mising.npz: no such data set",
-    "show @": "@: is a directory, and not a Minari data set (no data/metadata.json)",
+    "show @/mising.npz": "@/mising.npz: no such dataset",
+    "show @": "@: is a directory, and not a Minari dataset (no data/metadata.json)",
     "show @/data.npz --env CartPole-v1": "@/data.npz: observations are of shape (2,), the environment's are (4,)",
     "convert @/data.npz @/data.npz": "@/data.npz: already exists",
     "convert @/data.npz @/x.csv": "@/x.csv: must end in .npz, .hdf5, .h5, or in nothing for a Minari folder",

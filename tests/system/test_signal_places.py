@@ -25,7 +25,7 @@ ACKNOWLEDGED, ENDED = 2.0, 5.0  # seconds
 
 @pytest.fixture(scope="module")
 def made(forks: Forks, tmp_path_factory) -> dict[str, str]:
-    """A finished run and a data set, for the commands."""
+    """A finished run and a dataset, for the commands."""
     folder = tmp_path_factory.mktemp("made")
     run_dir = forks.train(make_quick_config("dqn", Path("runs"), total_timesteps=30, eval_episodes=0), folder)
     words = ["data", "record", "data.npz", "--env", "Pendulum-v1", "--size", "100", "--quiet"]

@@ -37,7 +37,7 @@ def test_a_signal_saves_and_stops(forks, whole_run, algo: str, number: int, tmp_
     assert 52 <= step < 118
     lines = (tmp_path / "log.txt").read_text().splitlines()
     if learner_class(algo).offline:
-        assert lines.pop(0).startswith("no data set is given (dataset_path), so one was made: 64 steps of random")
+        assert lines.pop(0).startswith("no dataset is given (dataset_path), so one was generated: 64 steps of random")
     assert lines == [f"stopped by {number.name}; saved in {run_dir}"]
     assert compare_runs(whole_run(algo), forks.resume(tmp_path)) == []
 

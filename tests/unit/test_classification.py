@@ -79,7 +79,7 @@ def test_bipedal_walker_is_noticed_whatever_is_played(env_id: str, seed: int) ->
 def test_below_pixels_the_environment_itself_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """A walker whose physics rounds differently looks the same for hundreds of steps."""
     pytest.importorskip("Box2D")
-    monkeypatch.setattr(classification, "_fresh_ones_agree", lambda *_: _[-1].append(0.0) or True)  # 36 pictures less
+    monkeypatch.setattr(classification, "_fresh_copies_agree", lambda *_: _[-1].append(0.0) or True)  # 36 pictures less
     wrappers = {"pixels": {"resize_shape": [12, 12], "frame_stack": 1}}
     assert check_environment(EnvSource("BipedalWalker-v3", {"wrappers": wrappers})).restore == "rebuilt"
 
@@ -90,7 +90,7 @@ def test_a_life_lost_carries_the_game_on_and_its_native_state_holds_that(monkeyp
     source = EnvSource("ALE/Breakout-v5", {"wrappers": {"atari": atari}})
     assert check_environment(source).restore == "native"
     monkeypatch.setattr(classification, "native_state", lambda env: None)
-    monkeypatch.setattr(classification, "_fresh_ones_agree", lambda *_: False)
+    monkeypatch.setattr(classification, "_fresh_copies_agree", lambda *_: False)
     assert check_environment(source).restore == "inexact", "a life was lost, and the next episode was not a new game"
 
 

@@ -30,8 +30,8 @@ from rl_training.data.datasets.formats import npz as npz_module
 from rl_training.data.datasets.formats import writing
 from rl_training.data.datasets.formats.loaders import load_transitions
 from rl_training.data.datasets.formats.writing import save_transitions
-from rl_training.data.datasets.prepare import own_spaces
-from rl_training.data.datasets.transitions import FIELDS, Transitions, joined
+from rl_training.data.datasets.prepare import dataset_spaces
+from rl_training.data.datasets.transitions import FIELDS, Transitions, concatenated
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_from_dict, space_to_dict
 
 SPACES = {
@@ -177,7 +177,7 @@ def test_minari_has_the_true_successor_at_every_end(tmp_path: Path, monkeypatch)
     data = load_transitions("set")  # by its id
     assert data.next_obs.tolist() == [[2, 3], [4, 5], [6, 7], [8, 9], [10, 11], [77, 78]]
     assert data.truncated.tolist() == [False, False, True, False, False, True] and not data.terminated.any()
-    assert data.notes[0] == "trajectories that end without a terminal state or a time limit, taken as cut off: 1"
+    assert data.notes[0] == "trajectories that end without a terminal state or a time limit, taken as truncated: 1"
 
 
 @needs_h5py
@@ -191,7 +191,7 @@ def test_minari_cannot_hold_trajectories_with_holes(tmp_path: Path) -> None:
     arrays = good_arrays()
     arrays["observations"][4] = 50
     np.savez(tmp_path / "data.npz", **arrays)
-    with pytest.raises(UserError, match=r"set: row 4 does not go on where row 3 ended, .* convert it to npz or hdf5"):
+    with pytest.raises(UserError, match=r"set: row 4 does not continue where row 3 ended, .* to npz or hdf5"):
         save_transitions(load_transitions(tmp_path / "data.npz"), tmp_path / "set")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.npz"]
 
@@ -203,12 +203,12 @@ def test_bounds_that_nobody_knows_stay_unknown_through_minari(tmp_path: Path) ->
     found = load_transitions(save_transitions(plain, tmp_path / "set"))
     assert found.action_space["low"] == ["-inf"] and found.sha256() == plain.sha256()
     for data in (plain, found):
-        observation, action = own_spaces(data, "here")
+        observation, action = dataset_spaces(data, "here")
         assert action.space == spaces.Box(-1, 1, (1,)) and observation.shape == (2,)
         training_data(data, observation, action, "here")
     half = {**found.action_space, "high": ["1.0"]}  # here somebody knew something
     with pytest.raises(UserError, match=r"here: its spaces cannot be used: action space .* is unbounded"):
-        own_spaces(dataclasses.replace(found, action_space=half), "here")
+        dataset_spaces(dataclasses.replace(found, action_space=half), "here")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -218,7 +218,7 @@ def test_single_numbers_are_observations(suffix: str, tmp_path: Path) -> None:
     data = load_transitions(path)
     assert data.obs.shape == data.next_obs.shape == (6, 1)
     assert load_transitions(save_transitions(data, tmp_path / f"again{suffix}")).sha256() == data.sha256()
-    for observation in (own_spaces(data, "here")[0], ObservationCodec(spaces.Box(-9, 9, ()))):
+    for observation in (dataset_spaces(data, "here")[0], ObservationCodec(spaces.Box(-9, 9, ()))):
         dataset = training_data(data, observation, ActionCodec(spaces.Box(-1, 1, (1,))), "here")
         assert dataset.obs.tolist() == number[:, None].tolist()
     states = npz("states.npz", observations=np.arange(6), next_observations=np.arange(6) + 1)(tmp_path)
@@ -262,17 +262,17 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no successors": (npz(next_observations=None, timeouts=None), "has neither next_observations nor timeouts, {text}"),
     "flags": (npz(terminals=np.array([0, 0, 2, 0, 0, 0])), "terminals must be 0 or 1, got 2 in row 2"),
     "flag NaN": (npz(timeouts=np.array([0, np.nan, 0, 0, 0, 0])), "timeouts must be 0 or 1, got nan in row 1"),
-    "flag table": (npz(terminals=np.zeros((6, 2))), "terminals must be one number a row, got shape (6, 2)"),
-    "reward table": (npz(rewards=np.zeros((6, 2))), "rewards must be one number a row, got shape (6, 2)"),
+    "flag table": (npz(terminals=np.zeros((6, 2))), "terminals must be one number per row, got shape (6, 2)"),
+    "reward table": (npz(rewards=np.zeros((6, 2))), "rewards must be one number per row, got shape (6, 2)"),
     "one number": (npz(rewards=np.float32(1)), "rewards must be an array with a row for each transition, got {text}"),
     "other shape": (npz(next_observations=np.zeros((6, 3), np.float32)), "observations is float32 (6, 2), "
-                    "next_observations is float32 (6, 3): they must be of one shape and type"),
+                    "next_observations is float32 (6, 3): they must have the same shape and type"),
     "other type": (npz(next_observations=np.zeros((6, 2))), "{text}next_observations is float64 (6, 2): {text}"),
     "choices": (npz(actions=np.zeros((6, 2), np.int64)), "actions must be numbers of shape {text}"),
     "true actions": (npz(actions=np.zeros((6, 1), np.bool_)), "actions must be numbers of shape {text}"),
     "empty actions": (npz(actions=np.zeros((6, 0), np.float32)), "actions must be numbers of shape {text}"),
     "complex": (npz(actions=np.zeros((6, 1), np.complex64)), "'actions' has elements of type '<c8', {text}"),
-    "about": (npz(rl_training=np.frombuffer(b"[1]", np.uint8)), "rl_training must tell env_id, {text}, got [1]"),
+    "about": (npz(rl_training=np.frombuffer(b"[1]", np.uint8)), "rl_training must have env_id, {text}, got [1]"),
     "about text": (npz(rl_training=np.frombuffer(b"{", np.uint8)), "rl_training is not valid JSON"),
     "about numbers": (npz(rl_training=np.zeros(3)), "rl_training must be bytes, got float64 (3,)"),
 }  # fmt: skip
@@ -292,7 +292,7 @@ def test_refused_in_one_line(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "metadata", "message"),
     [
-        (lambda file, place: file.pop("episode_0"), None, r"metadata.json: tells of 2 episodes, main_data.hdf5 has 1"),
+        (lambda file, place: file.pop("episode_0"), None, r"metadata.json: declares 2 episodes, main_data.hdf5 has 1"),
         (lambda file, place: [file.pop(name) for name in list(file)], None, "has no episodes"),
         (lambda file, place: file["episode_1"].pop("rewards"), None, "episode_1: has no 'rewards'"),
         (
@@ -302,7 +302,7 @@ def test_refused_in_one_line(name: str, tmp_path: Path) -> None:
             "episode_1: observations must be one more than the rest, got observations 4, actions 2, rewards 3",
         ),
         (lambda file, place: file["episode_0/terminations"].write_direct(np.array([1, 0, 0], bool)), None,
-         "an episode goes on after a terminal state"),
+         "an episode continues after a terminal state"),
         (None, lambda values: {**values, "data_format": "arrow"}, "in Minari's 'arrow' format, only hdf5 is supported"),
     ],
 )  # fmt: skip
@@ -314,10 +314,10 @@ def test_a_minari_set_that_is_not_whole_is_refused(change, metadata, message, tm
 def test_places_without_a_data_set(tmp_path: Path) -> None:
     npz("pendulum.npz")(tmp_path)
     for name, message in {
-        "pendulun.npz": r"pendulun.npz: no such data set; did you mean pendulum.npz\?",
-        ".": r"is a directory, and not a Minari data set \(no data/metadata.json\)",
-        "data.csv": "a data set must be .npz, .hdf5, .h5 or a Minari folder, got '.csv'",
-        "../../nothing": "no such data set",
+        "pendulun.npz": r"pendulun.npz: no such dataset; did you mean pendulum.npz\?",
+        ".": r"is a directory, and not a Minari dataset \(no data/metadata.json\)",
+        "data.csv": "a dataset must be .npz, .hdf5, .h5 or a Minari folder, got '.csv'",
+        "../../nothing": "no such dataset",
     }.items():
         (tmp_path / "data.csv").touch()
         with pytest.raises(UserError, match=message):
@@ -404,7 +404,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(tmp_path: Path, monkeypa
     monkeypatch.setattr(storage.shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(100, 0, 100))
     monkeypatch.setattr(Transitions, "__init__", None)
     with pytest.raises(
-        UserError, match=r"data.npz: needs 0.0 GiB; 0.0 GiB of memory and 0.0 GiB on disk are there for it"
+        UserError, match=r"data.npz: needs 0.0 GiB; 0.0 GiB of memory and 0.0 GiB on disk are available"
     ):
         load_transitions(path)
 
@@ -442,15 +442,15 @@ def test_what_is_mapped_stays_out_of_memory(order: Any, tmp_path: Path, monkeypa
 def test_several_mapped_sets_are_one_mapped_set(tmp_path: Path) -> None:
     path = npz()(tmp_path)
     parts = [load_transitions(path, memory_share=0) for _ in range(2)]
-    both = joined(parts, ["a", "b"])
+    both = concatenated(parts, ["a", "b"])
     assert isinstance(both.obs, np.memmap) and both.rewards.tolist() == [*range(6), *range(6)]
-    assert not isinstance(joined([load_transitions(path)] * 2, ["a", "b"]).obs, np.memmap)
+    assert not isinstance(concatenated([load_transitions(path)] * 2, ["a", "b"]).obs, np.memmap)
 
 
 def test_without_h5py_one_line_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "h5py", None)
     (tmp_path / "data.hdf5").touch()
-    with pytest.raises(UserError, match=r"^HDF5 and Minari data sets need h5py: pip install 'rl-training\[offline\]'$"):
+    with pytest.raises(UserError, match=r"^HDF5 and Minari datasets need h5py: pip install 'rl-training\[offline\]'$"):
         load_transitions(tmp_path / "data.hdf5")
     with pytest.raises(UserError, match="need h5py"):
         save_transitions(some_transitions(), tmp_path / "new.hdf5")
@@ -586,7 +586,7 @@ def test_ctrl_c_while_writing_leaves_nothing(name: str, tmp_path: Path, ctrl_c: 
 
 
 def test_a_new_file_is_looked_at_before_it_is_made(tmp_path: Path) -> None:
-    writing.check_new(tmp_path / "there" / f"{'n' * 251}.npz", "npz")  # the longest name that there is
+    writing.check_writable(tmp_path / "there" / f"{'n' * 251}.npz", "npz")  # the longest name that there is
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "link.npz").symlink_to(tmp_path / "nowhere")
     for name, message in {
@@ -594,7 +594,7 @@ def test_a_new_file_is_looked_at_before_it_is_made(tmp_path: Path) -> None:
         f"{'n' * 252}.npz": r"cannot be written \(File name too long\)",
     }.items():
         with pytest.raises(UserError, match=message):
-            writing.check_new(tmp_path / name, "npz")
+            writing.check_writable(tmp_path / name, "npz")
 
 
 @needs_h5py
@@ -612,7 +612,7 @@ def test_minari_does_not_turn_a_negative_zero(tmp_path: Path) -> None:
         if kept:
             assert load_transitions(save_transitions(data, tmp_path / "set")).sha256() == data.sha256()
         else:
-            with pytest.raises(UserError, match="row 1 does not go on where row 0 ended"):
+            with pytest.raises(UserError, match="row 1 does not continue where row 0 ended"):
                 save_transitions(data, tmp_path / "other")
 
 
@@ -665,7 +665,7 @@ def test_bounds_of_whole_numbers_are_what_the_type_can_hold(dtype: str, tmp_path
 
 def test_whole_rewards_go_with_broken_ones(tmp_path: Path) -> None:
     whole = load_transitions(npz("a.npz", rewards=np.arange(6))(tmp_path))
-    both = joined([whole, load_transitions(npz("b.npz")(tmp_path))], ["a", "b"])
+    both = concatenated([whole, load_transitions(npz("b.npz")(tmp_path))], ["a", "b"])
     assert both.rewards.dtype == np.float64 and both.rewards.tolist() == [*range(6), *range(6)]
 
 
@@ -703,8 +703,8 @@ def test_what_a_file_tells_of_itself_is_compared_with_the_environment(tmp_path: 
     told = {"env_id": "Pendulum-v1", "action_space": {**BOX, "shape": [1]}, "observation_space": None}
     data = dataclasses.replace(load_transitions(npz()(tmp_path)), **told)  # the last two rows are (8, 9) and (10, 11)
     assert differences(data, *codecs, "module:Hopper-v5", "here") == [
-        "here: the data set is of Pendulum-v1, the environment is module:Hopper-v5",
-        f"here: the data set's actions are said to be in Box(-1.0, 1.0, (1,), float32), the environment's {space[1]}",
+        "here: the dataset is of Pendulum-v1, the environment is module:Hopper-v5",
+        f"here: the dataset's action space is Box(-1.0, 1.0, (1,), float32), the environment's {space[1]}",
         f"here: 2 of 6 observations are outside {space[0]}",
     ]
     fitting = {"action_space": space_to_dict(space[1]), "obs": data.obs * 8 / 11}

@@ -35,7 +35,7 @@ class Bandit(DeviceEnv):
     """Rewards and lengths of all kinds: it ends with a chance of 1/3, or after 5 steps; the reward is the action."""
 
     spec = EnvSpec(vector(1), continuous(1), episode_limit=5)
-    twin = "none"
+    gymnasium_id = "none"
     num_draws = 1
 
     @staticmethod
@@ -121,7 +121,7 @@ def test_a_step_of_pendulum_is_that_of_gymnasium(max_angle: float) -> None:
 
 @each_class
 def test_the_spec_is_that_of_the_twin(cls: type[DeviceEnv]) -> None:
-    env = gym.make(cls.twin)
+    env = gym.make(cls.gymnasium_id)
     assert env.spec is not None
     spec = env_spec(ObservationCodec(env.observation_space), ActionCodec(env.action_space))
     assert spec == cls.spec and cls.spec.episode_limit == env.spec.max_episode_steps

@@ -304,7 +304,7 @@ BOX = "Box(-100.0, 100.0, (2,), float32)"
     [
         ({"reset": lambda env: np.zeros(2)}, "reset must return (observation, info), got array([0., 0.])"),
         ({"reset": lambda env: ([1.0, 2.0], {})}, f"reset must return a numpy array of {BOX}, got [1.0, 2.0]"),
-        ({"reset": lambda env: (np.zeros(3, np.float32), {})}, "reset returned shape (3,), the space says (2,)"),
+        ({"reset": lambda env: (np.zeros(3, np.float32), {})}, "reset returned shape (3,), the space has (2,)"),
         ({"reset": lambda env: 1 / 0}, "reset raised ZeroDivisionError: division by zero"),
         (
             {"answer": lambda env, obs, reward, terminated, truncated, info: (1, 0.0, False, {})},
@@ -314,7 +314,7 @@ BOX = "Box(-100.0, 100.0, (2,), float32)"
             {"answer": first_step(obs=np.array([0, np.nan], np.float32))},
             "step returned an observation with NaN or infinity",
         ),
-        ({"answer": first_step(obs=np.zeros(2))}, "step returned dtype float64, the space says float32"),
+        ({"answer": first_step(obs=np.zeros(2))}, "step returned dtype float64, the space has float32"),
         (
             {"answer": first_step(obs=np.full(2, 101, np.float32))},
             f"step returned an observation outside {BOX}: array([101., 101.], dtype=float32)",
@@ -490,7 +490,7 @@ def test_the_log_of_an_endless_episode_is_bounded(monkeypatch) -> None:
         envs.step(np.array([1]))
         envs.advance()
     snapshot = envs.snapshot()
-    assert not envs.can_return and snapshot["unlogged"] == [0] and len(snapshot["actions"][0]) == 0
+    assert not envs.can_restore and snapshot["unlogged"] == [0] and len(snapshot["actions"][0]) == 0
     again = seeded(source(lambda: Counting(length=26)))
     assert not again.restore(snapshot) and again.episodes == [1] and again.unlogged == set()
     # Even if it looks as it did at its start.
@@ -498,7 +498,7 @@ def test_the_log_of_an_endless_episode_is_bounded(monkeypatch) -> None:
     assert not again.restore({**snapshot, "obs": beginning.obs})
     envs.step(np.array([1]))  # the 26th: it ends after all
     envs.advance()
-    assert envs.unlogged == set() and envs.snapshot()["unlogged"] == [] and envs.can_return
+    assert envs.unlogged == set() and envs.snapshot()["unlogged"] == [] and envs.can_restore
 
 
 def test_an_endless_episode_with_native_state_comes_back(monkeypatch) -> None:
@@ -510,10 +510,10 @@ def test_an_endless_episode_with_native_state_comes_back(monkeypatch) -> None:
         envs.step(np.zeros((1, 1), np.float32))
         envs.advance()
     snapshot = envs.snapshot()
-    assert envs.can_return and snapshot["unlogged"] == [0]
+    assert envs.can_restore and snapshot["unlogged"] == [0]
     again = seeded(env_source)
     assert again.restore(snapshot) and again.unlogged == {0}
-    assert again.hung().report["actions"] is None and "step beyond 10" in str(again.hung())
+    assert again.timeout_failure().report["actions"] is None and "step beyond 10" in str(again.timeout_failure())
 
 
 def test_warnings_of_gymnasium_are_plain_lines_said_once(capsys) -> None:

@@ -13,15 +13,15 @@ import pytest
 from rl_training.config.fields import (
     Condition,
     above,
-    above_up_to,
     at_least,
     check,
-    from_up_to,
-    inside,
+    closed_interval,
+    left_open_interval,
     one_of,
+    open_interval,
     parse,
+    right_open_interval,
     setting,
-    within,
 )
 from rl_training.core.checks import ConfigError, Problem, UserError, did_you_mean, nearest, require, shown
 
@@ -166,10 +166,10 @@ def test_subclass_that_changes_a_default_keeps_the_condition() -> None:
     [
         (at_least(1), ">= 1", [1, 1.5, 10**30], [0, 0.99]),
         (above(0), "> 0", [1e-300], [0, -1]),
-        (within(0, 1), "in [0, 1]", [0, 1], [-0.1, 1.1]),
-        (inside(0, 1), "in (0, 1)", [0.5], [0, 1]),
-        (above_up_to(0, 1), "in (0, 1]", [1], [0]),
-        (from_up_to(0, 1), "in [0, 1)", [0], [1]),
+        (closed_interval(0, 1), "in [0, 1]", [0, 1], [-0.1, 1.1]),
+        (open_interval(0, 1), "in (0, 1)", [0.5], [0, 1]),
+        (left_open_interval(0, 1), "in (0, 1]", [1], [0]),
+        (right_open_interval(0, 1), "in [0, 1)", [0], [1]),
     ],
 )
 def test_numeric_conditions(condition: Condition, text: str, good: list[float], bad: list[float]) -> None:

@@ -1,4 +1,4 @@
-"""The data set: what it takes, what it gives, and what ends a return."""
+"""The dataset: what it takes, what it gives, and what ends a return."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def test_unequal_lengths_are_refused_with_all_of_them(name: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"next_obs": np.zeros((4, 5))}, r"obs and next_obs must be of one shape, got \(4, 2\) and \(4, 5\)"),
-        ({"rewards": np.zeros((4, 2))}, r"rewards must be one number a row, got shape \(4, 2\)"),
-        ({"dones": 1.0}, "a data set holds arrays of numbers"),
-        ({"obs": [["a"]] * 4}, "a data set holds arrays of numbers"),
-        ({"obs": np.zeros((4, 2), complex)}, "a data set holds arrays of numbers"),
+        ({"next_obs": np.zeros((4, 5))}, r"obs and next_obs must have the same shape, got \(4, 2\) and \(4, 5\)"),
+        ({"rewards": np.zeros((4, 2))}, r"rewards must be one number per row, got shape \(4, 2\)"),
+        ({"dones": 1.0}, "a dataset holds arrays of numbers"),
+        ({"obs": [["a"]] * 4}, "a dataset holds arrays of numbers"),
+        ({"obs": np.zeros((4, 2), complex)}, "a dataset holds arrays of numbers"),
     ],
 )
 def test_odd_fields_are_refused(changes, message) -> None:
@@ -112,7 +112,7 @@ def test_from_dict_takes_dones_or_terminations_and_a_truncation_is_not_terminal(
     either = {"dones": [False, True, False, True], **ends}  # what some recorders mean by `dones`
     assert TransitionDataset.from_dict({**values, **either}).dones.tolist() == [0, 1, 0, 0]
     assert TransitionDataset.from_dict({**values, "dones": [0, 0, 1, 0], "terminations": None}).dones.sum() == 1
-    with pytest.raises(UserError, match=r"a data set needs rewards, dones \(or terminations\); got obs, actions"):
+    with pytest.raises(UserError, match=r"a dataset needs rewards, dones \(or terminations\); got obs, actions"):
         TransitionDataset.from_dict({name: values[name] for name in ("obs", "actions", "next_obs")})
 
 

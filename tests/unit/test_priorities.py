@@ -9,7 +9,7 @@ import torch
 from rl_training.algorithms import DQN
 from rl_training.core.specs import EnvSpec, discrete, vector
 from rl_training.data.replay.buffer import ReplayBuffer
-from rl_training.data.replay.priorities import LARGEST, SCALE, Priorities
+from rl_training.data.replay.priorities import MAX_PRIORITY, SCALE, Priorities
 from rl_training.models import MLPQNetwork
 
 
@@ -67,15 +67,15 @@ def test_what_is_learned_is_what_a_new_tree_would_hold() -> None:
     highest = np.full(2, SCALE)
     for _ in range(60):
         start = int(rng.integers(rows - 3))
-        priorities.put(start, 3)
+        priorities.add(start, 3)
         plain[:, start : start + 3] = highest[:, None]
         drawn, _ = priorities.draw(torch.from_numpy(rng.random((2, 8))))
         errors = rng.normal(size=(2, 8)).astype(np.float32) * 3
-        priorities.learn(drawn, torch.from_numpy(errors))
+        priorities.update(drawn, torch.from_numpy(errors))
         for seed in range(2):
             new: dict[int, int] = {}
             for row, error in zip(drawn[seed].tolist(), errors[seed], strict=True):
-                value = int(np.clip(np.exp(0.6 * np.log(abs(float(error)) + 1e-6)) * SCALE, 1, LARGEST))
+                value = int(np.clip(np.exp(0.6 * np.log(abs(float(error)) + 1e-6)) * SCALE, 1, MAX_PRIORITY))
                 new[row] = max(new.get(row, 0), value)
                 highest[seed] = max(highest[seed], value)
             for row, value in new.items():
@@ -99,8 +99,8 @@ def test_state_comes_back_in_another_ring() -> None:
 
 def test_an_error_without_bound_or_number_keeps_the_tree_whole() -> None:
     priorities = tree([[5, 5, 5, 5]])
-    priorities.learn(torch.tensor([[0, 1, 2]]), torch.tensor([[np.inf, np.nan, 0.0]]))
-    assert priorities.leaves[0].tolist() == [LARGEST, SCALE, 1, 5]
+    priorities.update(torch.tensor([[0, 1, 2]]), torch.tensor([[np.inf, np.nan, 0.0]]))
+    assert priorities.leaves[0].tolist() == [MAX_PRIORITY, SCALE, 1, 5]
     check_sums(priorities)
 
 
@@ -150,6 +150,6 @@ def test_beta_moves_to_one_over_the_run() -> None:
 def test_new_transitions_are_as_likely_as_the_likeliest() -> None:
     replay = replay_of_two()
     assert replay.priorities is not None
-    replay.priorities.learn(torch.tensor([[1]]), torch.tensor([[4.0]]))
+    replay.priorities.update(torch.tensor([[1]]), torch.tensor([[4.0]]))
     replay.add(**{name: value[:, :1].numpy() for name, value in replay.storage.items()})
     assert replay.priorities.leaves[0].tolist() == [4 * SCALE + 1, 4 * SCALE + 1]

@@ -67,7 +67,7 @@ def test_every_program_of_results_writes_its_provenance(
 def test_gpu_benchmark_runs_dry_on_a_cpu(
     benchmark_module: Any, algo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """Discrete and continuous actions, priorities, a data set."""
+    """Discrete and continuous actions, priorities, a dataset."""
     words = ["--device", "cpu", "--only-eager", "--seeds", "1", "--updates", "1", "--output", str(tmp_path / "a.json")]
     words += ["--set", "batch_size=4", "hidden_sizes=[8]"]
     monkeypatch.setattr(sys, "argv", [str(BENCHMARKS / "bench_gpu.py"), "--algo", algo, *words])

@@ -131,7 +131,7 @@ def test_open_episodes_with_pixels_come_back(workers: int) -> None:
         ({"pixels": 3}, "must be a mapping, got 3"),
         ({"action_repeat": 0}, "wrappers.action_repeat must be an integer >= 1, got 0"),
         ({"atari": {"noop": 3}}, "unknown key 'noop'; did you mean noop_max?"),
-        ({"atari": {}, "action_repeat": 2}, "wrappers.atari stands alone"),
+        ({"atari": {}, "action_repeat": 2}, "wrappers.atari cannot be combined"),
         ([], "wrappers must be a mapping, got []"),
     ],
 )

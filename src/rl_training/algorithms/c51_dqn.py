@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import Batch, LossResult
 from rl_training.algorithms.dqn import DQN, DQNSettings
 from rl_training.algorithms.losses import categorical_projection, chosen, td_target, value_terms
-from rl_training.config.fields import at_least, setting, within
+from rl_training.config.fields import at_least, closed_interval, setting
 from rl_training.config.settings import MAX_OUTPUTS
 from rl_training.core.checks import require
 from rl_training.core.specs import EnvSpec
@@ -24,8 +24,8 @@ MAX_ATOM = 1e30  # atoms are float32
 class C51Settings(DQNSettings):
     # Defaults: the paper's 51 atoms from -10 to 10 (for clipped rewards); the rest as in DQN.
     num_atoms: int = setting(51, at_least(2, MAX_OUTPUTS))
-    v_min: float = setting(-10.0, within(-MAX_ATOM, MAX_ATOM))
-    v_max: float = setting(10.0, within(-MAX_ATOM, MAX_ATOM))
+    v_min: float = setting(-10.0, closed_interval(-MAX_ATOM, MAX_ATOM))
+    v_max: float = setting(10.0, closed_interval(-MAX_ATOM, MAX_ATOM))
 
     def __post_init__(self) -> None:
         super().__post_init__()

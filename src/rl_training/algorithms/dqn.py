@@ -23,7 +23,7 @@ from rl_training.algorithms.base import (
 )
 from rl_training.algorithms.loss_functions import dqn_loss as dqn_loss
 from rl_training.algorithms.losses import chosen, huber, td_target, value_terms
-from rl_training.config.fields import above, at_least, setting, within
+from rl_training.config.fields import above, at_least, closed_interval, setting
 from rl_training.core.checks import require
 from rl_training.core.schedules import linear
 from rl_training.core.specs import EnvSpec
@@ -41,15 +41,15 @@ class DQNSettings(ReplaySettings):
     learning_rate: float = setting(6.3e-4, above(0))
     max_grad_norm: float | None = setting(10.0, above(0))  # Stable-Baselines3's default
     target_update_interval: int = setting(250, at_least(1))  # environment steps
-    epsilon_start: float = setting(1.0, within(0, 1))
-    epsilon_end: float = setting(0.1, within(0, 1))
-    exploration_fraction: float = setting(0.12, within(0, 1))  # share of the run over which epsilon falls
+    epsilon_start: float = setting(1.0, closed_interval(0, 1))
+    epsilon_end: float = setting(0.1, closed_interval(0, 1))
+    exploration_fraction: float = setting(0.12, closed_interval(0, 1))  # share of the run over which epsilon falls
     double: bool = setting(False)  # van Hasselt et al. 2016
     dueling: bool = setting(False)  # Wang et al. 2016
     n_step: int = setting(1, at_least(1))
     prioritized: bool = setting(False)  # Schaul et al. 2016
-    prioritized_alpha: float = setting(0.6, within(0, 1))  # how much priorities count; 0: not at all
-    prioritized_beta_start: float = setting(0.4, within(0, 1))  # how much of the bias is corrected, 1 at the end
+    prioritized_alpha: float = setting(0.6, closed_interval(0, 1))  # how much priorities count; 0: not at all
+    prioritized_beta_start: float = setting(0.4, closed_interval(0, 1))  # share of the bias corrected, 1 at the end
     noisy: bool = setting(False)  # Fortunato et al. 2018; explores by its weights alone, epsilon is not used
 
 

@@ -22,7 +22,7 @@ from rl_training.algorithms.losses import (
     weighted_cloning_term,
 )
 from rl_training.algorithms.offline import GaussianPolicyLearner, GaussianPolicyNetworks
-from rl_training.config.fields import above, inside, one_of, setting, within
+from rl_training.config.fields import above, closed_interval, one_of, open_interval, setting
 from rl_training.config.settings import OfflineSettings
 from rl_training.core.schedules import cosine
 from rl_training.core.specs import EnvSpec
@@ -40,8 +40,8 @@ BY_DOMAIN: dict[str, dict[str, Any]] = {
 class IQLSettings(OfflineSettings):
     # Defaults: the authors' code for locomotion (implicit_q_learning configs/mujoco_config.py, learner.py).
     reward_scale: float | Literal["return_range"] = setting("return_range", above(0))
-    tau: float = setting(0.005, within(0, 1))
-    expectile: float = setting(EXPECTILE, inside(0, 1))
+    tau: float = setting(0.005, closed_interval(0, 1))
+    expectile: float = setting(EXPECTILE, open_interval(0, 1))
     beta: float = setting(3.0, above(0))  # multiplies the advantage (the paper's inverse temperature)
     max_advantage_weight: float = setting(100.0, above(0))
     actor_schedule: str = setting("cosine", one_of("cosine", "constant"))  # cosine: the actor's rate falls to zero

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rl_training.algorithms.c51_dqn import C51DQN, C51Settings
-from rl_training.config.fields import above, at_least, setting, within
+from rl_training.config.fields import above, at_least, closed_interval, setting
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class RainbowSettings(C51Settings):
     dueling: bool = setting(True)
     n_step: int = setting(3, at_least(1))
     prioritized: bool = setting(True)
-    prioritized_alpha: float = setting(0.5, within(0, 1))
+    prioritized_alpha: float = setting(0.5, closed_interval(0, 1))
     noisy: bool = setting(True)
     adam_eps: float = setting(1.5e-4, above(0))
 

@@ -24,7 +24,7 @@ from rl_training.algorithms.base import (
 )
 from rl_training.algorithms.loss_functions import sac_loss as sac_loss
 from rl_training.algorithms.losses import ensemble_squared_error, soft_policy_term, td_target
-from rl_training.config.fields import at_least, setting, within
+from rl_training.config.fields import at_least, closed_interval, setting
 from rl_training.core.specs import EnvSpec
 from rl_training.models.mlp_sac import MLPSACModel
 
@@ -35,7 +35,7 @@ Critics = BoundNetwork[Tensor]  # (obs, action) -> (members, batch, ...)
 @dataclass(frozen=True)
 class SACSettings(ReplaySettings):
     # Defaults: Stable-Baselines3 sac.py (the paper's table, with the tuned temperature).
-    tau: float = setting(0.005, within(0, 1))
+    tau: float = setting(0.005, closed_interval(0, 1))
     alpha: float | Literal["auto"] = setting("auto", at_least(0))  # entropy temperature
     initial_alpha: float = setting(1.0, at_least(1e-8))  # where a tuned temperature starts
     target_entropy: float | Literal["auto"] = setting("auto")  # auto: minus the number of action dimensions

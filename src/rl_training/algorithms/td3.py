@@ -21,7 +21,7 @@ from rl_training.algorithms.base import (
     ReplaySettings,
 )
 from rl_training.algorithms.losses import ensemble_squared_error, td_target
-from rl_training.config.fields import at_least, setting, within
+from rl_training.config.fields import at_least, closed_interval, setting
 from rl_training.core.specs import EnvSpec
 from rl_training.models.mlp_td3 import MLPTD3Model
 
@@ -30,7 +30,7 @@ from rl_training.models.mlp_td3 import MLPTD3Model
 class TD3Settings(ReplaySettings):
     # Defaults: the authors' code (sfujim/TD3 TD3.py, main.py). Noise is in units of half the action range.
     learning_starts: int = setting(25_000, at_least(0))
-    tau: float = setting(0.005, within(0, 1))
+    tau: float = setting(0.005, closed_interval(0, 1))
     exploration_noise: float = setting(0.1, at_least(0))
     policy_noise: float = setting(0.2, at_least(0))  # smooths the target over actions
     noise_clip: float = setting(0.5, at_least(0))

@@ -113,8 +113,9 @@ class ManagedAlgorithm:
         if more is not None:
             return step + more
         record = RunRecord.read(self.run_dir) if (self.run_dir / "run.json").exists() else None
-        asked = record.asked.get("total_timesteps") if record is not None else None  # by a resume that was cut short
-        planned = asked if isinstance(asked, int) else planned
+        # of a resume that was cut short
+        override = record.resume_overrides.get("total_timesteps") if record is not None else None
+        planned = override if isinstance(override, int) else planned
         return None if step < planned else step + self._first_config.total_timesteps
 
     def resume(

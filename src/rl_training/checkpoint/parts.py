@@ -1,6 +1,6 @@
 """Stateful parts of a run: each has a name and saves, checks and loads its own state.
 
-The saver loops over the parts, so nothing that matters is left out because something else is absent.
+The saver loops over all parts, so no state is left out because another part is absent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TensorLayout = Mapping[str, tuple[Sequence[int], torch.dtype]]  # shape and dtyp
 
 @dataclass(frozen=True)
 class PartState:
-    """What a part gives to a checkpoint."""
+    """The state of one part, to be saved in a checkpoint."""
 
     values: dict[str, Any] = field(default_factory=dict)  # plain values, for state.json
     files: dict[str, Tensors] = field(default_factory=dict)  # tensor files by name, without the suffix
@@ -31,7 +31,7 @@ class PartState:
 
 
 class StoredPart:
-    """What a checkpoint holds of one part."""
+    """The state of one part in a checkpoint."""
 
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
         self.checkpoint, self.name = checkpoint, name
@@ -40,27 +40,29 @@ class StoredPart:
         self.values: dict[str, Any] = checkpoint.state["parts"][name]
 
     def parse(self, cls: type[Values]) -> Values:
-        """The part's values as a dataclass whose fields are checked. More may be stored."""
+        """The part's values as a dataclass with checked fields; other values are ignored."""
         try:
             return parse_known(cls, self.values)  # type: ignore[no-any-return]
         except UserError as error:
             raise self.invalid(error) from error
 
     def tensors(self, file: str) -> dict[str, Tensor]:
+        """The tensors of one file, verified."""
         return self.checkpoint.tensors(file)
 
     def invalid(self, reason: object) -> UserError:
+        """The error for invalid stored values."""
         return invalid_file(self.checkpoint.path, reason)
 
     def check_tensors(self, file: str, found: Mapping[str, Tensor], layout: TensorLayout) -> None:
-        """Reject a tensor file that does not hold tensors of these shapes and dtypes."""
+        """Reject a tensor file that lacks a tensor of `layout`, or has one of another shape or dtype."""
         for key, (shape, dtype) in layout.items():
             tensor = found.get(key)
             if tensor is None:
                 raise self.invalid(f"{file}: {key} is missing")
             if tuple(tensor.shape) != tuple(shape) or tensor.dtype != dtype:
-                have, want = f"{tensor.dtype} {tuple(tensor.shape)}", f"{dtype} {tuple(shape)}"
-                raise self.invalid(f"{file}: {key} is {have}, expected {want}")
+                actual, expected = f"{tensor.dtype} {tuple(tensor.shape)}", f"{dtype} {tuple(shape)}"
+                raise self.invalid(f"{file}: {key} is {actual}, expected {expected}")
 
 
 class Part(Protocol):
@@ -69,7 +71,7 @@ class Part(Protocol):
     name: str
 
     def state(self, previous: Checkpoint | None) -> PartState:
-        """Everything that a resume needs; `previous` is the newest checkpoint, whose files may be linked."""
+        """The state that a resume needs; `previous` is the newest checkpoint, whose files may be linked."""
 
     def check(self, stored: StoredPart) -> None:
         """Reject stored values that this part cannot have saved, before anything is loaded."""

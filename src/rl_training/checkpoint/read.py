@@ -1,6 +1,6 @@
-"""Checkpoints that are whole or absent: a directory of safetensors and JSON, its manifest of SHA-256 written last.
+"""Reading checkpoints: a directory of safetensors and JSON files, with a manifest of SHA-256 that is written last.
 
-Loading reads numbers only, and nothing of a file before its manifest vouches for it.
+Loading executes nothing, and parses no file before its digest is verified.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class DamagedCheckpoint(UserError):
 
 
 class NotACheckpoint(DamagedCheckpoint):
-    """There is nothing to repair: the wrong path was given, or a save never got far."""
+    """A path without a checkpoint: a wrong path, or a save that was cut short."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A verified checkpoint: `state` and the bytes behind each tensor file are what was written."""
+    """A verified checkpoint: its state and the manifest's entries of its files."""
 
     path: Path
     step: int
@@ -53,19 +53,22 @@ class Checkpoint:
     state: dict[str, Any]
 
     def tensors(self, name: str) -> dict[str, Tensor]:
+        """The tensors of one file, verified again."""
         if name not in self.files:
             raise DamagedCheckpoint(f"{self.path.name} damaged (no {name})")
         return load_tensors(_verified(self.path, name, self.files[name]), self.path / name)
 
-    def there(self) -> dict[str, int]:
-        """The files that are in its directory now, and their inodes."""
+    def file_inodes(self) -> dict[str, int]:
+        """The inodes of the files that are now in its directory, by name."""
         return inodes(self.path) if self.path.is_dir() else {}
 
     def names(self, prefix: str) -> list[str]:
+        """The files whose names start with `prefix`, sorted."""
         return sorted(name for name in self.files if name.startswith(prefix))
 
 
 def load_tensors(data: bytes, path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, or a DamagedCheckpoint that names `path`."""
     try:
         tensors = safetensors.torch.load(data)
     except Exception as error:
@@ -81,17 +84,19 @@ def _sha256(data: bytes) -> str:
 
 
 def manifest_bytes(step: int, files: dict[str, dict[str, Any]]) -> bytes:
+    """The manifest, with its own digest."""
     body = {"format": FORMAT, "library": __version__, "step": step, "files": files}
     return to_json({**body, "sha256": _sha256(to_json(body))})
 
 
 def inodes(directory: Path) -> dict[str, int]:
+    """The inodes of a directory's files, by name."""
     with os.scandir(directory) as entries:
         return {entry.name: entry.inode() for entry in entries}
 
 
 def list_checkpoints(root: Path) -> list[Path]:
-    """Oldest first, verified or not."""
+    """The checkpoint directories of a run, oldest first, not verified."""
     if not root.is_dir():
         return []
     found = (path for path in root.iterdir() if STEP_NAME.fullmatch(path.name))
@@ -99,13 +104,13 @@ def list_checkpoints(root: Path) -> list[Path]:
 
 
 def available(root: Path) -> str:
-    """The end of an error message: which checkpoints there are instead, if any."""
+    """The end of an error message: the checkpoints that exist, if any."""
     names = [path.name for path in list_checkpoints(root)]
     return f"; available: {', '.join(names)}" if names else ""
 
 
 def load_checkpoint(path: Path, only: tuple[str, ...] | None = None) -> Checkpoint:
-    """Verify every file of one checkpoint directory, or the state and those files `only`."""
+    """Load a checkpoint after verifying every file of its directory, or only the state and the files in `only`."""
     if not path.is_dir():
         raise NotACheckpoint(f"{path}: not a checkpoint directory{available(path.parent)}")
     if not (path / MANIFEST).exists():
@@ -145,14 +150,14 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: written by {one_line(manifest.get('library'))}, this is {__version__}")
     if manifest["format"] < FORMAT:
         raise UserError(
-            f"{path}: a checkpoint of an older layout (format {manifest['format']}, this version reads {FORMAT}); "
+            f"{path}: a checkpoint of format {manifest['format']}, this version reads {FORMAT}; "
             "resume it with the version that wrote it, or start a new run from one of its agent files"
         )
     return manifest
 
 
 def _rewritten(manifest: dict[str, Any]) -> bytes:
-    """What the manifest's bytes must be: a flip anywhere in it, even in its white space, is a difference."""
+    """The bytes that a manifest must have: any change is detected, even in its white space."""
     body = {key: value for key, value in manifest.items() if key != "sha256"}
     try:
         return to_json({**body, "sha256": _sha256(to_json(body))})
@@ -174,7 +179,7 @@ def _verified(path: Path, name: str, entry: Any) -> bytes:
 
 
 def newest_checkpoint(root: Path, only: tuple[str, ...] | None = None) -> tuple[Checkpoint, list[str]]:
-    """The newest checkpoint that verifies, and a line for each newer one that did not."""
+    """The newest intact checkpoint, and a line for each newer one that is damaged."""
     skipped: list[str] = []
     for path in reversed(list_checkpoints(root)):
         try:

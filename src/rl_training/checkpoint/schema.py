@@ -1,4 +1,4 @@
-"""What a checkpoint's `state.json` holds, and where checkpoints are found."""
+"""The schema of a checkpoint's `state.json`, and the search for checkpoints."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rl_training.config.yaml_loading import plain_values
 from rl_training.core.checks import ConfigError, UserError, one_line
 
 LEARNER = "learner.safetensors"
-LOGS = ("metrics", "evaluations")  # files of rows that a checkpoint knows the length of
+LOGS = ("metrics", "evaluations")  # log files whose lengths a checkpoint stores
 
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """`state.json`. More may be stored; this must."""
+    """The required values of `state.json`."""
 
     config: dict[str, Any]
     observation_space: dict[str, Any]
@@ -32,6 +32,8 @@ class CheckpointState:
 # --- the values of the parts ---------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class ClockState:
+    """Counters of the loop."""
+
     step: int = setting(must=at_least(0))
     since_training: int = setting(must=at_least(0))
     horizon: int = setting(must=at_least(1))
@@ -39,12 +41,16 @@ class ClockState:
 
 @dataclass(frozen=True)
 class ReplayState:
+    """Counters of the replay; its transitions are in segment files."""
+
     added: int = setting(must=at_least(0))  # transitions ever added, per seed
     capacity: int = setting(must=at_least(1))
 
 
 @dataclass(frozen=True)
 class EnvironmentsState:
+    """Episode numbers and statistics of host environments."""
+
     statistics: dict[str, Any]
     episodes: tuple[int, ...] = setting(must=at_least(0))
     unlogged: tuple[int, ...] = setting((), at_least(0))
@@ -52,6 +58,8 @@ class EnvironmentsState:
 
 @dataclass(frozen=True)
 class StatisticsState:
+    """Episode statistics of host environments."""
+
     open_returns: tuple[float, ...]
     open_lengths: tuple[int, ...]
     returns: tuple[tuple[float, ...], ...]
@@ -61,6 +69,8 @@ class StatisticsState:
 
 @dataclass(frozen=True)
 class SessionState:
+    """Best and last evaluations, failed seeds, lengths of the log files, elapsed time."""
+
     best: tuple[float | None, ...]
     failed: dict[str, dict[str, Any]]
     last_evaluation: tuple[tuple[tuple[float, ...], tuple[int, ...]], ...]
@@ -78,9 +88,9 @@ PARTS = {
 }
 
 
-# --- checks: the digests of a checkpoint prove that it is whole, not that it makes sense ----------------------------
+# --- checks: the digests of a checkpoint prove that it is complete, not that its values are valid ---------------------
 def check_state(checkpoint: Checkpoint) -> Checkpoint:
-    """The same checkpoint, its state of the right types and sizes, or a UserError of one line."""
+    """The checkpoint with a state of checked types and sizes, or a UserError of one line."""
     try:
         state = parse_known(CheckpointState, checkpoint.state)
         config = config_from_dict(state.config, allow_module_env=True)
@@ -96,7 +106,7 @@ def check_state(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _problem(manifest_step: int, step: int, parts: Mapping[str, Any], config: TrainConfig) -> str | None:
-    """What is wrong with values that have the right types."""
+    """The first problem of values that have the right types, or None."""
     clock, environments, session = (parts.get(name) for name in ("clock", "environments", "session"))
     for found in (step, clock.step if clock is not None else step):
         if found != manifest_step:
@@ -149,21 +159,21 @@ def _count_problem(counts: Mapping[str, tuple[int, int]]) -> str | None:
 
 
 def parse_known(cls: Any, values: Mapping[str, Any]) -> Any:
-    """A dataclass from those of the values that it has fields for."""
+    """A dataclass from the values that it has fields for; others are ignored."""
     known = {field.name for field in dataclasses.fields(cls)}
     return parse(cls, {name: value for name, value in values.items() if name in known})
 
 
 def invalid_file(path: Path, reason: object) -> UserError:
-    """The error that names a file and what is wrong with it, in one line."""
+    """The error for an invalid file: its path and the reason, in one line."""
     lines = "; ".join(map(str, reason.problems)) if isinstance(reason, ConfigError) else reason
     return UserError(f"{path}: {one_line(lines)}")
 
 
 def find_checkpoint(path: Path, only: tuple[str, ...] | None = None) -> tuple[Checkpoint, list[str]]:
-    """A checkpoint directory itself, or the newest intact one of a run directory (and what was skipped).
+    """The checkpoint at `path`, or the newest intact one of a run directory, and a line for each skipped one.
 
-    With `only`, those files alone are read and verified: a policy does not need the replay behind it.
+    With `only`, just those files are verified: a policy does not need the replay.
     """
     if (path / "manifest.json").exists() or path.name.startswith("step_"):
         return check_state(load_checkpoint(path, only)), []

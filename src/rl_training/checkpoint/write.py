@@ -1,7 +1,7 @@
-"""Writing checkpoints: under another name, on the disk before they count, rotated afterwards.
+"""Writing checkpoints: under a temporary name, synced, renamed; old ones are removed afterwards.
 
-Files that do not change between checkpoints (segments of the replay) are hard-linked from the previous one, so a
-checkpoint costs what is new, and every directory stands alone.
+Files that do not change between checkpoints (segments of the replay) are hard-linked from the previous one: only new
+files are written, and every directory is complete.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ def save_checkpoint(
     *,
     pool: ThreadPoolExecutor,
 ) -> Checkpoint:
-    """Write `root/step_<n>`; the files named in `linked` are taken over from the checkpoint `unchanged`."""
+    """Write `root/step_<n>`; the files named in `linked` are hard-linked from the checkpoint `unchanged`."""
     make_directory(root)
     final, temporary = root / f"step_{step:012d}", root / f".tmp-step_{step:012d}-{os.getpid()}"
-    there = unchanged.there() if unchanged is not None else {}
-    _begin(root, temporary, {name: there[name] for name in linked})
+    present = unchanged.file_inodes() if unchanged is not None else {}
+    _create_directory(root, temporary, {name: present[name] for name in linked})
     try:
         files = _write_files(temporary, state, tensors, unchanged, linked, pool)
         write_synced(temporary / MANIFEST, manifest_bytes(step, files))
         sync_directory(temporary)
         if final.exists():  # the same step again, after a resume
             replaced = root / f".del-step_{step:012d}-{os.getpid()}"
-            if exchange(temporary, final):  # at no moment is there none
+            if exchange(temporary, final):  # so that the checkpoint exists at any moment
                 os.rename(temporary, replaced)
             else:
                 os.rename(final, replaced)
@@ -63,13 +63,13 @@ def save_checkpoint(
     return Checkpoint(final, step, files, dict(state))
 
 
-def _begin(root: Path, temporary: Path, shared: Mapping[str, int]) -> None:
-    """An empty directory, or one that was rotated out, with those of its files that the new checkpoint shares.
+def _create_directory(root: Path, temporary: Path, shared: Mapping[str, int]) -> None:
+    """Create `temporary`: empty, or from a removed checkpoint with the files that the new one shares.
 
-    Linking and unlinking a hundred segments takes longer than writing the new one: this way only few change.
+    Linking and unlinking a hundred segments takes longer than writing a new one; reusing a directory avoids it.
     """
     spare = next(root.glob(".del-step_*"), None)
-    remove_leftovers(root, besides=spare)  # first: they take room
+    remove_leftovers(root, keep=spare)  # first, to free disk space
     if spare is None:
         temporary.mkdir()
     else:
@@ -78,7 +78,7 @@ def _begin(root: Path, temporary: Path, shared: Mapping[str, int]) -> None:
 
 
 def _keep_only(directory: Path, shared: Mapping[str, int]) -> None:
-    """Remove every file but those in `shared`, which must be the very same by their inodes."""
+    """Remove every file but those in `shared`, compared by inode."""
     for name, inode in inodes(directory).items():
         if shared.get(name) != inode:
             os.unlink(f"{directory}/{name}")
@@ -92,23 +92,23 @@ def _write_files(
     linked: tuple[str, ...],
     pool: ThreadPoolExecutor,
 ) -> dict[str, dict[str, Any]]:
-    """Everything but the manifest, on the disk, and the manifest's entry of each file."""
+    """Write and sync every file but the manifest; returns the manifest's entries."""
     parts = {f"{name}.safetensors": tensor_parts(group) for name, group in tensors.items()}
     parts["state.json"] = [memoryview(to_json(state))]
     synced = []
     try:
-        # Synced together, hashed meanwhile: the disk commits them in one go, and hashing hides behind it.
+        # Synced in parallel and hashed meanwhile.
         for name, pieces in parts.items():
             synced.append(pool.submit(sync_file, start_writing(directory / name, pieces)))
         files = {name: _entry(pieces) for name, pieces in parts.items()}
-        there = inodes(directory)
+        present = inodes(directory)
         for name in linked:
             assert unchanged is not None
-            if name not in there:
+            if name not in present:
                 _link_or_copy(f"{unchanged.path}/{name}", f"{directory}/{name}")
             files[name] = unchanged.files[name]
     finally:
-        wait(synced)  # whatever happens: nobody may write into a directory that is given up
+        wait(synced)  # also after an error: no thread may still write into a directory that is removed
     for one in synced:
         one.result()
     return files
@@ -129,42 +129,42 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def copy_checkpoint(checkpoint: Checkpoint, root: Path, state: Mapping[str, Any]) -> Checkpoint:
-    """The same checkpoint in another run, with another state."""
-    place = root / f"step_{checkpoint.step:012d}"
-    shutil.copytree(checkpoint.path, place, ignore=shutil.ignore_patterns(MANIFEST, "state.json"))
+    """Copy a checkpoint into another run, with another state."""
+    target = root / f"step_{checkpoint.step:012d}"
+    shutil.copytree(checkpoint.path, target, ignore=shutil.ignore_patterns(MANIFEST, "state.json"))
     data = to_json(state)
-    write_synced(place / "state.json", data)
+    write_synced(target / "state.json", data)
     files = {**checkpoint.files, "state.json": _entry([memoryview(data)])}
-    write_synced(place / MANIFEST, manifest_bytes(checkpoint.step, files))
-    sync_tree(root)  # later checkpoints link these files and count on them
-    return Checkpoint(place, checkpoint.step, files, dict(state))
+    write_synced(target / MANIFEST, manifest_bytes(checkpoint.step, files))
+    sync_tree(root)  # later checkpoints link these files
+    return Checkpoint(target, checkpoint.step, files, dict(state))
 
 
 def remove_old(root: Path, keep: int, newest: Checkpoint) -> None:
-    """Rotate: only the newest `keep` stay. Renamed first, so that a half-deleted one is never mistaken for whole.
+    """Remove all but the newest `keep` checkpoints; renamed first, so that a half-deleted one is never listed.
 
-    What the last of them shares with the newest takes no room, and is left for the next save to begin with.
+    The files that the last of them shares with the newest take no space; the next save reuses its directory.
     """
     spare = None
     for path in list_checkpoints(root)[:-keep]:
         spare = root / f".del-{path.name}-{os.getpid()}"
         os.rename(path, spare)
-    remove_leftovers(root, besides=spare)
+    remove_leftovers(root, keep=spare)
     if spare is not None:
-        _keep_only(spare, newest.there())
+        _keep_only(spare, newest.file_inodes())
 
 
 def remove_newer(root: Path, step: int) -> None:
-    """A run that goes on from an older checkpoint writes the newer ones again; their logs are about to be cut off."""
+    """Remove the checkpoints after `step`: a run that resumes from an older one writes them again."""
     for path in list_checkpoints(root):
         if path.name > f"step_{step:012d}":
             os.rename(path, root / f".del-{path.name}-{os.getpid()}")
     remove_leftovers(root)
 
 
-def remove_leftovers(root: Path, besides: Path | None = None) -> None:
-    """What an interrupted save or rotation left; only ever called by the holder of the run's lock."""
+def remove_leftovers(root: Path, keep: Path | None = None) -> None:
+    """Remove what an interrupted save or removal left behind; only the holder of the run's lock may call this."""
     for pattern in (".tmp-step_*", ".del-step_*"):
         for path in root.glob(pattern):
-            if path != besides:
+            if path != keep:
                 shutil.rmtree(path, ignore_errors=True)

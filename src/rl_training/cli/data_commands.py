@@ -150,7 +150,7 @@ def run_record(args: Args) -> int:
     _check_record(args)
     with _progress(args) as watch:
         if args.agent is None:
-            bound = EpisodeBound(asked=args.episode_limit)
+            bound = EpisodeBound(override=args.episode_limit)
             transitions = record_random(EnvSource(args.env), args.size, args.seed, watch, bound)
         else:
             agent = load_agent(args.agent, args.device)
@@ -197,10 +197,10 @@ def _add_output(parser: Parser) -> None:
 
 def _output_format(args: Args) -> str:
     """The format to write; an existing output is rejected."""
-    from rl_training.data.datasets.formats.writing import check_new, choose_format
+    from rl_training.data.datasets.formats.writing import check_writable, choose_format
 
     chosen = choose_format(Path(args.output), args.format)
-    check_new(Path(args.output), chosen)
+    check_writable(Path(args.output), chosen)
     return chosen
 
 

@@ -91,7 +91,7 @@ def render_status(env_id: str) -> tuple[str, str]:
     """Status and detail of rendering an environment without a display, whatever its renderer raises."""
     from rl_training.core.checks import UserError
     from rl_training.envs.host.factory import EnvSource
-    from rl_training.envs.host.pixels import free_renderer, said
+    from rl_training.envs.host.pixels import describe_error, free_renderer
 
     try:
         env = EnvSource(env_id).make(render_mode="rgb_array")
@@ -106,4 +106,4 @@ def render_status(env_id: str) -> tuple[str, str]:
         return "info", f"{env_id}: {error}"
     except Exception as error:
         free_renderer(error)
-        return "info", f"{env_id}: {said(error)}"
+        return "info", f"{env_id}: {describe_error(error)}"

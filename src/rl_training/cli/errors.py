@@ -16,7 +16,7 @@ FLAG_NAMES = {"env_id": "env"}  # parameters whose flag has another name
 def report_error(error: BaseException, flags: Mapping[str, str], signals: StopSignals) -> int | None:
     """Print what ended a command and return its exit code; None for a defect of the library, to be raised again."""
     if isinstance(error, Stopped):
-        signals.obeyed = True
+        signals.stopping = True
         signals.report(str(error))
         return 128 + error.number
     if isinstance(error, SystemExit):

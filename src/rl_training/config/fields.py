@@ -1,6 +1,6 @@
-"""Typed, constrained dataclass settings: one mechanism for the run's config and for every algorithm's own.
+"""Typed dataclass fields with conditions, for the config of a run and the settings of every algorithm.
 
-`gamma: float = setting(0.99, within(0, 1))` in a frozen dataclass whose `__post_init__` calls `check(self)`.
+`gamma: float = setting(0.99, closed_interval(0, 1))` in a frozen dataclass whose `__post_init__` calls `check(self)`.
 """
 
 from __future__ import annotations
@@ -25,61 +25,64 @@ Settings = TypeVar("Settings", bound="DataclassInstance")
 
 _ONE = {int: "an integer", float: "a number", bool: "true or false", str: "a string", Path: "a path"}
 _MANY = {int: "integers", float: "numbers", bool: "booleans", str: "strings", Path: "paths"}
-_LARGEST_INT = 2**63 - 1
-_hints = functools.cache(typing.get_type_hints)  # evaluates the annotations: once a class is enough
+_MAX_INT = 2**63 - 1
+_hints = functools.cache(typing.get_type_hints)  # cached, since it evaluates the annotations
 
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """What a value must be: `text` completes `<name> must be ...`; `options` are the words to suggest from."""
+    """A condition on a value: `text` completes `<name> must be ...`; `options` are the values to suggest."""
 
     text: str
     test: Callable[[Any], bool]
     options: tuple[str, ...] = ()
 
     def holds(self, value: Any) -> bool:
+        """Whether `value` satisfies the condition; False where it cannot be tested."""
         try:
             return bool(self.test(value))
         except (TypeError, ValueError, OverflowError):
             return False
 
 
-def at_least(low: float, most: float | None = None) -> Condition:
-    """`most`, allowed as well, is for what would only fill the memory."""
-    text = f">= {low}" if most is None else f">= {low} and <= {most}"
-    return Condition(text, lambda value: _is_finite(value) and value >= low and (most is None or value <= most))
+def at_least(low: float, high: float | None = None) -> Condition:
+    """`value >= low`, and `value <= high` where larger values would only fill the memory."""
+    text = f">= {low}" if high is None else f">= {low} and <= {high}"
+    return Condition(text, lambda value: _is_finite(value) and value >= low and (high is None or value <= high))
 
 
 def above(low: float) -> Condition:
+    """`value > low`."""
     return Condition(f"> {low}", lambda value: _is_finite(value) and value > low)
 
 
-def within(low: float, high: float) -> Condition:
-    """Both ends allowed."""
+def closed_interval(low: float, high: float) -> Condition:
+    """`low <= value <= high`."""
     return Condition(f"in [{low}, {high}]", lambda value: _is_finite(value) and low <= value <= high)
 
 
-def inside(low: float, high: float) -> Condition:
-    """Neither end allowed."""
+def open_interval(low: float, high: float) -> Condition:
+    """`low < value < high`."""
     return Condition(f"in ({low}, {high})", lambda value: _is_finite(value) and low < value < high)
 
 
-def above_up_to(low: float, high: float) -> Condition:
-    """The upper end allowed, the lower not."""
+def left_open_interval(low: float, high: float) -> Condition:
+    """`low < value <= high`."""
     return Condition(f"in ({low}, {high}]", lambda value: _is_finite(value) and low < value <= high)
 
 
-def from_up_to(low: float, high: float) -> Condition:
-    """The lower end allowed, the upper not."""
+def right_open_interval(low: float, high: float) -> Condition:
+    """`low <= value < high`."""
     return Condition(f"in [{low}, {high})", lambda value: _is_finite(value) and low <= value < high)
 
 
 def one_of(*names: str) -> Condition:
+    """`value` is one of `names`."""
     return Condition(f"one of {', '.join(names)}", lambda value: value in names, options=names)
 
 
 def setting(default: Any = dataclasses.MISSING, must: Condition | None = None, **field_options: Any) -> Any:
-    """A dataclass field with a condition on its value (on every entry, for a tuple); no default: required."""
+    """A dataclass field with a condition on its value (for a tuple, on every entry); required without a default."""
     metadata = dict(field_options.pop("metadata", None) or {})
     if must is not None:
         metadata["must"] = must
@@ -93,9 +96,9 @@ def setting(default: Any = dataclasses.MISSING, must: Condition | None = None, *
 def parse(
     cls: type[Settings], values: Mapping[str, Any], prefix: str = "", explain: Callable[[str], str] | None = None
 ) -> Settings:
-    """Build `cls` from loose values, or raise one ConfigError with every problem in them.
+    """Build `cls` from unchecked values, or raise one ConfigError with every problem in them.
 
-    `prefix` (a dotted path) goes in front of each problem's path, not into its message. `explain` completes the
+    `prefix` (a dotted path) is put in front of each problem's path, not into its message. `explain` completes the
     message about an unknown key; by default with the nearest name.
     """
     base = tuple(prefix.split(".")) if prefix else ()
@@ -114,8 +117,8 @@ def parse(
         if name in values:
             try:
                 checked[name] = _checked(name, values[name], hints[name], _condition(cls, name))
-            except _RefusalError as refused:
-                problems.append(Problem((*base, name), str(refused)))
+            except _InvalidValueError as error:
+                problems.append(Problem((*base, name), str(error)))
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             problems.append(Problem((*base, name), f"{name} is required"))
     if problems:
@@ -130,27 +133,27 @@ def parse(
 
 
 def check(instance: DataclassInstance) -> None:
-    """Convert and check every field in place; to be called first in a (frozen) dataclass's `__post_init__`."""
+    """Convert and check every field in place; call it first in the `__post_init__` of a (frozen) dataclass."""
     hints = _hints(type(instance))
     problems: list[Problem] = []
     for field in dataclasses.fields(instance):
         try:
             condition = _condition(type(instance), field.name)
             value = _checked(field.name, getattr(instance, field.name), hints[field.name], condition)
-        except _RefusalError as refused:
-            problems.append(Problem((field.name,), str(refused)))
+        except _InvalidValueError as error:
+            problems.append(Problem((field.name,), str(error)))
         else:
             object.__setattr__(instance, field.name, value)
     if problems:
         raise ConfigError(problems)
 
 
-class _RefusalError(Exception):
-    """Carries what the value should have been, or the finished message."""
+class _InvalidValueError(Exception):
+    """An invalid value; its text is what was expected, or the finished message."""
 
 
 def _condition(cls: type[Any], name: str) -> Condition | None:
-    # A subclass that only changes a default (`gamma: float = 0.98`) keeps the condition it inherits.
+    # A subclass that only changes a default (`gamma: float = 0.98`) inherits the condition.
     for ancestor in cls.__mro__:
         field = ancestor.__dict__.get("__dataclass_fields__", {}).get(name)
         if field is not None and "must" in field.metadata:
@@ -161,27 +164,27 @@ def _condition(cls: type[Any], name: str) -> Condition | None:
 def _checked(name: str, value: Any, hint: Any, condition: Condition | None) -> Any:
     try:
         converted = _convert(value, hint)
-    except _RefusalError as refused:
-        must = str(refused)
+    except _InvalidValueError as error:
+        must = str(error)
         if condition is not None and condition.options:
             must = condition.text
         elif condition is not None and _is_number(value) and not _is_finite(value):
             must = f"{condition.text} and finite"
     else:
-        must = _broken_condition(converted, hint, condition)
+        must = _violated_condition(converted, hint, condition)
         if not must:
             return converted
-    words = condition.options if condition is not None and condition.options else _literal_words(hint)
-    suggestion = did_you_mean(value, words) if isinstance(value, str) else ""
-    raise _RefusalError(f"{name} must be {must}, got {shown(value)}{suggestion}")
+    options = condition.options if condition is not None and condition.options else _literal_options(hint)
+    suggestion = did_you_mean(value, options) if isinstance(value, str) else ""
+    raise _InvalidValueError(f"{name} must be {must}, got {shown(value)}{suggestion}")
 
 
-def _broken_condition(value: Any, hint: Any, condition: Condition | None) -> str:
-    """What `value` (of the right type) should have been, or nothing."""
+def _violated_condition(value: Any, hint: Any, condition: Condition | None) -> str:
+    """The condition that `value` (of the right type) violates, or an empty string."""
     if condition is None:
         return ""
     # In `float | Literal["auto"] | None` the condition is on the number alone.
-    if value is None or (isinstance(value, str) and value in _literal_words(hint)):
+    if value is None or (isinstance(value, str) and value in _literal_options(hint)):
         return ""
     exceptions = [_describe(arm) for arm in _union_arms(hint) if arm is types.NoneType or _is_literal(arm)]
     if isinstance(value, tuple):
@@ -192,7 +195,7 @@ def _broken_condition(value: Any, hint: Any, condition: Condition | None) -> str
 
 
 def _convert(value: Any, hint: Any) -> Any:
-    """`value` as the annotated type, or `_RefusalError` with what was expected."""
+    """`value` converted to the annotated type, or `_InvalidValueError` with what was expected."""
     origin = typing.get_origin(hint)
     if hint is Any:
         return value
@@ -203,12 +206,12 @@ def _convert(value: Any, hint: Any) -> Any:
     if hint is dict or origin is dict:
         return _convert_dict(value, hint)
     if hint is int and _is_number(value) and _is_finite(value) and value == int(value):
-        if abs(value) > _LARGEST_INT:
-            raise _RefusalError("an integer of at most 64 bits")
+        if abs(value) > _MAX_INT:
+            raise _InvalidValueError("an integer of at most 64 bits")
         return int(value)
     if hint is float and _is_number(value):
         if not _is_finite(value):
-            raise _RefusalError("a finite number")
+            raise _InvalidValueError("a finite number")
         return float(value)
     if hint is Path and isinstance(value, (str, Path)) and str(value) and "\0" not in str(value):
         return Path(value)
@@ -218,7 +221,7 @@ def _convert(value: Any, hint: Any) -> Any:
         return value
     if _is_literal(hint) and any(type(value) is type(option) and value == option for option in typing.get_args(hint)):
         return value
-    raise _RefusalError(_describe(hint))
+    raise _InvalidValueError(_describe(hint))
 
 
 def _convert_union(value: Any, hint: Any) -> Any:
@@ -226,31 +229,31 @@ def _convert_union(value: Any, hint: Any) -> Any:
     for arm in _union_arms(hint):
         try:
             return _convert(value, arm)
-        except _RefusalError as refused:
-            expected.append(str(refused))
-    raise _RefusalError(" or ".join(expected))
+        except _InvalidValueError as error:
+            expected.append(str(error))
+    raise _InvalidValueError(" or ".join(expected))
 
 
 def _convert_tuple(value: Any, hint: Any) -> tuple[Any, ...]:
     entry_hints = typing.get_args(hint)
     # A lone string is a sequence too, but `tags: abc` never means ["a", "b", "c"].
     if not isinstance(value, (list, tuple, range)):
-        raise _RefusalError(_describe(hint))
+        raise _InvalidValueError(_describe(hint))
     if entry_hints[-1] is Ellipsis:
         entry_hints = (entry_hints[0],) * len(value)
     if len(value) != len(entry_hints):
-        raise _RefusalError(_describe(hint))
+        raise _InvalidValueError(_describe(hint))
     try:
         return tuple(_convert(entry, entry_hint) for entry, entry_hint in zip(value, entry_hints, strict=True))
-    except _RefusalError:
-        raise _RefusalError(_describe(hint)) from None
+    except _InvalidValueError:
+        raise _InvalidValueError(_describe(hint)) from None
 
 
 def _convert_dict(value: Any, hint: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise _RefusalError("a mapping")
+        raise _InvalidValueError("a mapping")
     if not all(isinstance(key, str) for key in value):
-        raise _RefusalError("a mapping with text keys")
+        raise _InvalidValueError("a mapping with text keys")
     value_hint = (*typing.get_args(hint), Any, Any)[1]
     return {key: _convert(entry, value_hint) for key, entry in value.items()}
 
@@ -282,8 +285,8 @@ def _is_literal(hint: Any) -> bool:
     return typing.get_origin(hint) is Literal
 
 
-def _literal_words(hint: Any) -> tuple[str, ...]:
-    return tuple(str(word) for arm in _union_arms(hint) if _is_literal(arm) for word in typing.get_args(arm))
+def _literal_options(hint: Any) -> tuple[str, ...]:
+    return tuple(str(option) for arm in _union_arms(hint) if _is_literal(arm) for option in typing.get_args(arm))
 
 
 def _is_number(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Names that other libraries use for our settings, so that an unknown key is answered with ours."""
+"""Names of settings in other libraries, for messages about unknown keys."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from rl_training.core.checks import nearest
 
-# Ours -> theirs: Stable-Baselines3, CleanRL, d3rlpy, CORL, Spinning Up and the authors' own code.
-# A dotted name is a path in the config; a name that stands in several rows is answered with the first that fits.
+# Our name -> theirs: Stable-Baselines3, CleanRL, d3rlpy, CORL, Spinning Up and the authors' own code.
+# A dotted name is a path in the config; of several rows with the same foreign name, the first that applies is used.
 OURS = {
     "env_id": "env env_name environment gym_id",
     "seed": "random_seed",
@@ -91,7 +91,7 @@ OURS = {
     "env_kwargs.wrappers.atari": "atari atari_wrapper",
 }  # fmt: skip
 
-# What there is no setting for, and why.
+# Settings of other libraries without a counterpart here, and why.
 ABSENT = {
     "activation_fn": "there is no setting for it: networks use ReLU",
     "activation": "there is no setting for it: networks use ReLU",
@@ -133,41 +133,41 @@ for _ours, _theirs in OURS.items():
 
 
 def plain_name(name: str) -> str:
-    """`--Buffer-Size` as `buffer_size`."""
+    """A name in snake case: `--Buffer-Size` as `buffer_size`."""
     return name.strip().lstrip("-").replace("-", "_").lower()
 
 
 def explain_unknown(
     name: str, fields: Collection[str], settings: Collection[str] | None, algo: str, in_settings: bool
 ) -> str:
-    """The end of `unknown key 'x'`: what it is called here, that there is no such thing, or the nearest name.
+    """The end of `unknown key 'x'`: our name for it, why there is none, or the nearest name.
 
-    `fields` are those of the config, `settings` those of the algorithm (None: the algorithm is not known);
-    `in_settings`: the key stands among the latter.
+    `fields` are those of the config, `settings` those of the algorithm (None: unknown algorithm); `in_settings`:
+    the key is in `algo_kwargs`.
     """
-    word, prefix = plain_name(name), "" if in_settings else "algo_kwargs."
+    key, prefix = plain_name(name), "" if in_settings else "algo_kwargs."
     of_config = ", a field of the config itself" if in_settings else ""
-    if settings is not None and word in settings:
-        return f"; here it is {word}" if in_settings else f"; it is a setting of {algo}: algo_kwargs.{word}"
-    if word in fields:
-        return "; it is a field of the config itself, beside algo_kwargs" if in_settings else f"; here it is {word}"
-    theirs = _by_theirs.get(word, [])
+    if settings is not None and key in settings:
+        return f"; here it is {key}" if in_settings else f"; it is a setting of {algo}: algo_kwargs.{key}"
+    if key in fields:
+        return "; it is a field of the config itself, beside algo_kwargs" if in_settings else f"; here it is {key}"
+    theirs = _by_theirs.get(key, [])
     for ours in theirs:
         if "." in ours or ours in fields:
             return f"; here it is {ours}{of_config if ours in fields else ''}"
         if settings is None or ours in settings:
             return f"; here it is {prefix}{ours}"
-    if word in ABSENT:
-        return f"; {ABSENT[word]}"
+    if key in ABSENT:
+        return f"; {ABSENT[key]}"
     if theirs:
         return f"; {algo} has no such setting, elsewhere it is {theirs[0]}"
-    if word in OURS:
+    if key in OURS:
         return (
             f"; it is a setting of other algorithms, not of {algo}"
             if settings is not None
-            else f"; here it is {prefix}{word}"
+            else f"; here it is {prefix}{key}"
         )
-    close = nearest(word, [*fields, *(settings or ())])
+    close = nearest(key, [*fields, *(settings or ())])
     if close is None:
         return ""
     return f"; did you mean {close if close in fields else prefix + close}?"

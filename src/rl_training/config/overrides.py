@@ -12,14 +12,14 @@ from rl_training.core.checks import Problem, UserError, shown
 
 @dataclass(frozen=True)
 class Assignment:
-    """`--set algo_kwargs.gamma=0.98`, understood."""
+    """One parsed override: `--set algo_kwargs.gamma=0.98`."""
 
     keys: tuple[str, ...]
     value: Any
 
 
 def parse_overrides(texts: Sequence[str]) -> tuple[list[Assignment], list[Problem]]:
-    """What `--set` was given, and what cannot be understood of it."""
+    """The assignments of `--set`, and a problem for each text that cannot be parsed."""
     assignments, problems = [], []
     for given in texts:
         dotted, equals, text = (part.strip() for part in given.partition("="))
@@ -35,7 +35,7 @@ def parse_overrides(texts: Sequence[str]) -> tuple[list[Assignment], list[Proble
 
 
 def assign(values: Mapping[str, Any], assignments: Iterable[Assignment]) -> tuple[dict[str, Any], list[Problem]]:
-    """A copy of `values` with the assignments applied in order, and those that do not fit."""
+    """A copy of `values` with the assignments applied in order, and a problem for each that cannot be."""
     changed, problems = dict(values), []
     for one in assignments:
         section: dict[str, Any] = changed

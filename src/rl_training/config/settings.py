@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rl_training.config.fields import Condition, above, at_least, check, one_of, setting, within
+from rl_training.config.fields import Condition, above, at_least, check, closed_interval, one_of, setting
 from rl_training.core.checks import UserError, require
 from rl_training.core.specs import ArraySpec
 
 PRECISIONS = ("float32", "bfloat16")  # of convolutions
 MAX_LAYERS = 100
-MAX_UPDATES = 10_000  # their batches are drawn together
-MAX_N_STEP = 1000  # each step of a return is a look into the replay
-MAX_OUTPUTS = 2000  # atoms or quantiles of an action: every one meets every other of the target
+MAX_UPDATES = 10_000  # the batches of one training are drawn together
+MAX_N_STEP = 1000  # each step of a return is read from the replay
+MAX_OUTPUTS = 2000  # atoms or quantiles of an action: each is compared with each of the target's
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Settings every algorithm has; each algorithm's own dataclass gives its defaults and their source."""
+    """Settings of every algorithm; the dataclass of an algorithm sets its defaults and cites their source."""
 
     batch_size: int = setting(256, at_least(1))
     hidden_sizes: tuple[int, ...] = setting((256, 256))
@@ -28,12 +28,12 @@ class TrainSettings:
     learning_rate_schedule: str = setting("constant", one_of("constant", "linear"))  # linear: to zero at the end
     max_grad_norm: float | None = setting(None, above(0))  # per seed, over the groups of a phase
     adam_eps: float = setting(1e-8, above(0))
-    gamma: float = setting(0.99, within(0, 1))
-    normalize_observations: bool = setting(False)  # by the running mean and variance of what was seen
+    gamma: float = setting(0.99, closed_interval(0, 1))
+    normalize_observations: bool = setting(False)  # by the running mean and variance of the observations
 
     @property
     def network_rows(self) -> int:
-        """The rows of a batch as the network that learns sees them."""
+        """Rows of a batch as the trained network processes them."""
         return self.batch_size
 
     @property
@@ -48,11 +48,11 @@ class TrainSettings:
 
     @property
     def offline_updates(self) -> int | None:
-        """Updates on a dataset before the first step in an environment; None: all of the run's."""
+        """Updates on a dataset before the first step in an environment; None: all updates of the run."""
         return 0
 
     def check_observation(self, observation: ArraySpec, env_id: str) -> None:
-        """Reject settings that do not go with the observations of an environment."""
+        """Reject settings that do not apply to the observations of an environment."""
         if self.normalize_observations and not observation.can_be_normalized:
             raise UserError(f"normalize_observations must be false for images, which {env_id} gives")
 
@@ -65,7 +65,7 @@ class TrainSettings:
 class ReplaySettings(TrainSettings):
     """Settings of algorithms that learn from a replay buffer.
 
-    The properties are what a replay can do beyond that; an algorithm that has such a setting declares a field instead.
+    The properties are optional features of a replay; an algorithm with such a setting declares a field instead.
     """
 
     buffer_capacity: int = setting(1_000_000, at_least(1))
@@ -75,7 +75,7 @@ class ReplaySettings(TrainSettings):
 
     @property
     def n_step(self) -> int:
-        """Steps of a return before the value of a state takes over."""
+        """Rewards in a return before it is bootstrapped from the value of a state."""
         return 1
 
     @property
@@ -101,16 +101,16 @@ class ReplaySettings(TrainSettings):
 
 @dataclass(frozen=True)
 class ImageSettings(ReplaySettings):
-    """What actors and critics on top of convolutions have; defaults are those that DrQ and DrQ-v2 share."""
+    """Settings of actors and critics on convolutions; the defaults are common to DrQ and DrQ-v2."""
 
     hidden_sizes: tuple[int, ...] = setting((1024, 1024))
     actor_hidden_sizes: tuple[int, ...] | None = setting(None)  # null: `hidden_sizes`
     critic_hidden_sizes: tuple[int, ...] | None = setting(None)  # null: `hidden_sizes`
-    features_dim: int = setting(50, at_least(1))  # what is left of the convolutions' output, behind a LayerNorm
-    augmentation_pad: int = setting(4, at_least(0))  # pixels: how far images are shifted at most
+    features_dim: int = setting(50, at_least(1))  # size of the projected features, before a LayerNorm
+    augmentation_pad: int = setting(4, at_least(0))  # pixels: the largest shift of an image
     # Of the convolutions; everything else is float32. On a GPU float32 means TF32, as in PyTorch.
     precision: str = setting("float32", one_of(*PRECISIONS))
-    tau: float = setting(0.01, within(0, 1))
+    tau: float = setting(0.01, closed_interval(0, 1))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,7 +128,7 @@ class ImageSettings(ReplaySettings):
         return self.critic_hidden_sizes or self.hidden_sizes
 
     def network_sizes(self) -> dict[str, Any]:
-        """What the models are built with."""
+        """Keyword arguments of the models."""
         actor, critic = (
             self.hidden_sizes if sizes is None else sizes
             for sizes in (self.actor_hidden_sizes, self.critic_hidden_sizes)
@@ -145,8 +145,8 @@ SOURCES = {"file": "dataset_path", "policy": "dataset_agent"}  # kind -> the set
 KINDS = ("random", *SOURCES, "memory")
 RECIPE = ("dataset_size", "dataset_seed", "dataset_noise")
 
-# Nobody can write `memory` in a file: it comes with the dataset itself.
-_a_kind = Condition("one of random, policy, file", KINDS.__contains__, options=("random", "policy", "file"))
+# `memory` is set by passing a dataset, not in a file.
+_is_kind = Condition("one of random, policy, file", KINDS.__contains__, options=("random", "policy", "file"))
 
 
 @dataclass(frozen=True)
@@ -154,17 +154,17 @@ class OfflineSettings(ReplaySettings):
     """Settings of algorithms that learn from a dataset, and perhaps continue in an environment."""
 
     offline_steps: int | None = setting(None, at_least(0))  # updates before the run continues online; null: never
-    online_data_share: float = setting(0.5, within(0, 1))  # online, the share of a batch from the dataset
+    online_data_share: float = setting(0.5, closed_interval(0, 1))  # online, the share of a batch from the dataset
     learning_starts: int = setting(256, at_least(0))  # online: transitions before updates continue
     normalize_observations: bool = setting(False)  # by the mean and standard deviation of the dataset
     # null: `file` where there is a dataset_path, `policy` where there is a dataset_agent, else `random`;
     # memory: passed in Python with `dataset=`, which a resume of the run needs again
-    dataset_kind: str | None = setting(None, _a_kind)
-    dataset_size: int = setting(10_000, at_least(2))  # transitions that a recipe makes
+    dataset_kind: str | None = setting(None, _is_kind)
+    dataset_size: int = setting(10_000, at_least(2))  # transitions to generate
     dataset_seed: int = setting(0, at_least(0))
-    # for `file`: npz, HDF5, a Minari set, or a run (its replay); several are one after the other
+    # for `file`: npz, HDF5, a Minari dataset, or a run (its replay); several are concatenated
     dataset_path: Path | tuple[Path, ...] | None = None
-    dataset_agent: Path | None = None  # for `policy`: who plays; `agents/pendulum.safetensors` comes with the package
+    dataset_agent: Path | None = None  # for `policy`: the agent file, e.g. the packaged `agents/pendulum.safetensors`
     dataset_noise: float = setting(0.0, at_least(0))  # for `policy`: see `record_policy`
     # return_range: 1000 / (the largest return of a trajectory - the smallest), as IQL's authors do for locomotion
     reward_scale: float | Literal["return_range"] = setting(1.0, above(0))

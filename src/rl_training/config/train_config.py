@@ -1,4 +1,4 @@
-"""What to train, on what, for how long and where to: the one config of a run."""
+"""The config of a run: algorithm, environment, length, output and settings."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from rl_training.core.checks import ConfigError, Problem, UserError, require, sh
 
 MAX_SEEDS = 1024
 EPISODE_LIMIT = 10_000
-NO_ENVIRONMENT = "none"  # the `env_id` of an offline run that has a data file and nothing to play
+NO_ENVIRONMENT = "none"  # the `env_id` of an offline run without an environment
 
 _non_empty = Condition("a non-empty string", bool)
-_a_seed = Condition(">= 0 and < 2**31", lambda value: 0 <= value < 2**31)
-_a_device = Condition(
+_is_seed = Condition(">= 0 and < 2**31", lambda value: 0 <= value < 2**31)
+_is_device = Condition(
     "one of auto, cpu, cuda, cuda:N",
     lambda value: re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", value) is not None,
-    options=("auto", "cuda"),  # not cpu, which is the nearest to gpu
+    options=("auto", "cuda"),  # not cpu, which would be suggested for gpu
 )
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """`algo_kwargs` is the wire format of the algorithm's own settings, which are parsed by the algorithm."""
+    """The config of one run. `algo_kwargs` holds the settings as plain values, which the algorithm parses."""
 
     algo: str = setting(must=_non_empty)
     env_id: str = setting(must=_non_empty)
-    seed: int = setting(0, _a_seed)
+    seed: int = setting(0, _is_seed)
     total_timesteps: int = setting(100_000, at_least(1))
     output_dir: Path = Path("runs")
-    device: str = setting("auto", _a_device)
+    device: str = setting("auto", _is_device)
     num_envs: int = setting(1, at_least(1))
     eval_episodes: int = setting(5, at_least(0))
     log_interval: int = setting(1000, at_least(1))
@@ -45,11 +45,11 @@ class TrainConfig:
     env_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
     eval_interval: int | None = setting(None, at_least(1))  # None: a tenth of the run
     keep_checkpoints: int = setting(2, at_least(1))
-    seeds: tuple[int, ...] = setting((), _a_seed)  # trained together as one program; empty: `seed` alone
+    seeds: tuple[int, ...] = setting((), _is_seed)  # trained together as one program; empty: `seed` alone
     compile: str = setting("auto", one_of("auto", "on", "off"))
     threads: int | None = setting(None, at_least(1))
-    env_timeout: float = setting(300.0, above(0))  # seconds without an answer after which a step counts as hung
-    workers: int | None = setting(None, at_least(0))  # environment worker processes; None: chosen by the machine
+    env_timeout: float = setting(300.0, above(0))  # seconds after which a step counts as hung
+    workers: int | None = setting(None, at_least(0))  # environment worker processes; None: chosen for the machine
     video: bool = True
     report: bool = True
     tensorboard: bool = False
@@ -63,9 +63,9 @@ class TrainConfig:
         require(len(set(self.seeds)) == len(self.seeds), "seeds", f"distinct, got {shown(list(self.seeds))}")
         require(len(self.seeds) <= MAX_SEEDS, "seeds", f"at most {MAX_SEEDS} seeds, got {len(self.seeds)}")
         if self.started_from is not None:
-            told, kinds = self.started_from, {"path": str, "sha256": str, "step": int}
-            ok = "path" in told and all(isinstance(told[name], kinds.get(name, ())) for name in told)
-            require(ok, "started_from", f"a mapping with the path of an agent file, got {shown(told)}")
+            given, kinds = self.started_from, {"path": str, "sha256": str, "step": int}
+            ok = "path" in given and all(isinstance(given[name], kinds.get(name, ())) for name in given)
+            require(ok, "started_from", f"a mapping with the path of an agent file, got {shown(given)}")
 
     @property
     def seed_list(self) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ class TrainConfig:
         return self.eval_interval or max(self.total_timesteps // 10, 1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that `config_from_dict`, JSON and YAML all take."""
+        """Plain values for `config_from_dict`, JSON and YAML."""
         return plain_values({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
 
 
@@ -89,9 +89,9 @@ def config_from_dict(
     allow_module_env: bool = False,
     explain: Callable[[str], str] | None = None,
 ) -> TrainConfig:
-    """Check everything at once; with a `source`, each problem tells its file and line.
+    """Build a config and report all problems at once; with a `source`, each with its file and line.
 
-    An `env_id` such as `my_package:MyEnv-v0` imports a module, so a file may not ask for it, only the command line.
+    An `env_id` such as `my_package:MyEnv-v0` imports a module, so only the command line may name one, not a file.
     `explain` completes the message about an unknown key.
     """
     if source is not None and isinstance(values, Mapping):
@@ -113,7 +113,7 @@ def config_from_dict(
 def located(
     problems: Iterable[Problem], source: LoadedYaml | None = None, base_path: tuple[str, ...] = ()
 ) -> ConfigError:
-    """The same problems as `file:line: message`, in the order of the file.
+    """An error with the problems as `file:line: message`, in the order of the file.
 
     `base_path` is where the problems' paths start, e.g. `("algo_kwargs",)` for an algorithm's settings.
     """
@@ -130,7 +130,7 @@ def located(
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """`0-7`, `0,3,5` or `0-3,8`."""
+    """Parse seeds written as `0-7`, `0,3,5` or `0-3,8`."""
     seeds: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,10})\s*(?:-\s*([0-9]{1,10})\s*)?", part)

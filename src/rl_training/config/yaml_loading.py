@@ -1,7 +1,7 @@
-"""Safe YAML that remembers its line numbers, and a writer whose output comes back exactly.
+"""A safe YAML loader with line numbers, and a writer whose output loads as the same values.
 
-Differs from YAML 1.1 on purpose: `1e-3` is a number, only true and false are booleans (`on` and `yes` are words),
-there are no dates, octals or base-60 numbers; duplicate keys, aliases and tags are refused.
+Differs from YAML 1.1 on purpose: `1e-3` is a number, only true and false are booleans (`on` and `yes` are strings),
+there are no dates, octals or base-60 numbers; duplicate keys, aliases and tags are rejected.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ _SCALARS = {
 
 @dataclass(frozen=True)
 class LoadedYaml:
-    """The values of a YAML file, and the line on which each of them stands."""
+    """The values of a YAML file, and the line of each."""
 
     values: dict[str, Any]
     source: str
     lines: dict[tuple[str, ...], int] = field(default_factory=dict, repr=False)
 
     def line(self, path: tuple[str, ...]) -> int | None:
-        """The line of the key at `path`, or of its nearest parent; None for what did not come from the file."""
+        """The line of the key at `path`, or of its nearest parent; None for a value that is not from the file."""
         for length in range(len(path), -1, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
         return None
 
     def with_values(self, values: Mapping[str, Any]) -> LoadedYaml:
-        """These values instead (say, after command-line overrides); what they change loses its line number."""
-        kept = {path: line for path, line in self.lines.items() if _same_at(self.values, values, path)}
-        return replace(self, values=dict(values), lines=kept)
+        """A copy with other values, as after command-line overrides; changed values lose their line numbers."""
+        unchanged = {path: line for path, line in self.lines.items() if _same_at(self.values, values, path)}
+        return replace(self, values=dict(values), lines=unchanged)
 
 
 def load_yaml(path: Path | str) -> LoadedYaml:
-    """Read a YAML file that holds one mapping; anything else is a UserError of one line."""
+    """Read a YAML file that holds one mapping, or raise a UserError of one line."""
     return parse_yaml(_read_text(path), source=str(path))
 
 
 def parse_yaml(text: str, source: str) -> LoadedYaml:
-    """`load_yaml` for text already in memory; `source` is the name errors give it."""
+    """`load_yaml` for text already in memory; `source` names it in errors."""
     root = _compose(text, source)
     if root is None:
         raise UserError(f"{source}:1: the file is empty; expected a mapping of settings")
@@ -75,11 +75,11 @@ def parse_yaml(text: str, source: str) -> LoadedYaml:
 
 
 def parse_yaml_value(text: str, source: str) -> Any:
-    """One value under the same rules: `0.98`, `1e-3`, `auto`, `[64, 64]`."""
+    """Parse one value by the same rules: `0.98`, `1e-3`, `auto`, `[64, 64]`."""
     try:
         root = _compose(text, source)
         return None if root is None else _construct(root, source, (), {})
-    except UserError as error:  # the line within a single value says nothing
+    except UserError as error:  # the line within a single value is meaningless
         raise UserError(re.sub(r":[0-9]+: ", ": ", str(error), count=1)) from None
 
 
@@ -92,13 +92,13 @@ def dump_yaml(values: Mapping[str, Any]) -> str:
 
 
 def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same values as dicts, lists, strings, numbers, booleans and None only; refuses what has no such form."""
+    """The same values as dicts, lists, strings, numbers, booleans and None only; rejects other types."""
     plain: dict[str, Any] = _plain(values, ())
     return plain
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
-    """Turns text into nodes; refuses whatever could run code or grow without bound."""
+    """Turns text into nodes; rejects everything that could run code or grow without bound."""
 
     yaml_implicit_resolvers: ClassVar[dict[str | None, list[Any]]] = {
         None: [(_PREFIX + name, pattern) for name, (pattern, _) in _SCALARS.items()],
@@ -109,12 +109,12 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()
         if isinstance(event, yaml.AliasEvent):
-            raise _refusal(self.name, event, f"aliases are not supported, write out the value of *{event.anchor}")
+            raise _error_at(self.name, event, f"aliases are not supported, write out the value of *{event.anchor}")
         if event.tag is not None:
-            raise _refusal(self.name, event, f"tags are not supported, got {shown(event.tag.replace(_PREFIX, '!!'))}")
+            raise _error_at(self.name, event, f"tags are not supported, got {shown(event.tag.replace(_PREFIX, '!!'))}")
         # Checked while composing: PyYAML's own recursion and scan time grow with the depth.
         if self.depth >= MAX_DEPTH:
-            raise _refusal(self.name, event, f"nested more than {MAX_DEPTH} levels deep")
+            raise _error_at(self.name, event, f"nested more than {MAX_DEPTH} levels deep")
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -122,7 +122,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc, unused-ignore]
-    """Quotes every string that this loader or a YAML 1.1 loader would take for something else."""
+    """Quotes every string that this loader or a YAML 1.1 loader would parse as another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -202,7 +202,7 @@ def _construct(node: Any, source: str, path: tuple[str, ...], lines: dict[tuple[
     try:
         return convert(node.value)
     except ValueError:
-        raise _refusal(source, node, f"not a number: {shown(node.value)}") from None
+        raise _error_at(source, node, f"not a number: {shown(node.value)}") from None
 
 
 def _construct_mapping(
@@ -212,10 +212,10 @@ def _construct_mapping(
     for key_node, value_node in node.value:
         key = _construct(key_node, source, path, {})
         if not isinstance(key, str):
-            raise _refusal(source, key_node, f"keys must be text, got {shown(key)}")
+            raise _error_at(source, key_node, f"keys must be text, got {shown(key)}")
         key_path = (*path, key)
         if key in mapping:
-            raise _refusal(source, key_node, f"duplicate key {shown(key)}, first on line {lines[key_path]}")
+            raise _error_at(source, key_node, f"duplicate key {shown(key)}, first on line {lines[key_path]}")
         lines[key_path] = key_node.start_mark.line + 1
         mapping[key] = _construct(value_node, source, key_path, lines)
     return mapping
@@ -254,8 +254,8 @@ def _same_at(before: Any, after: Any, path: tuple[str, ...]) -> bool:
     return before is after or bool(before == after)
 
 
-def _refusal(source: str, place: Any, message: str) -> UserError:
-    """`place` is a YAML event or node."""
+def _error_at(source: str, place: Any, message: str) -> UserError:
+    """The error at a YAML event or node."""
     return UserError(f"{source}:{place.start_mark.line + 1}: {message}")
 
 

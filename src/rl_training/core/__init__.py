@@ -1,1 +1,1 @@
-"""Building blocks every algorithm shares."""
+"""Building blocks of every other layer, without torch."""

@@ -8,7 +8,7 @@ ASSETS = Path(__file__).parent.parent / "assets"
 
 
 def find_packaged_asset(name: str | Path) -> Path | None:
-    """`configs/dqn/cartpole.yaml` from any directory; None if the package has no such file."""
+    """The path of a packaged file such as `configs/dqn/cartpole.yaml`; None if the package has no such file."""
     parts = Path(name).parts
     if ".." in parts or Path(name).is_absolute():
         return None
@@ -17,4 +17,5 @@ def find_packaged_asset(name: str | Path) -> Path | None:
 
 
 def packaged_configs() -> list[Path]:
+    """The paths of all packaged configs, sorted."""
     return sorted((ASSETS / "configs").glob("*/*.yaml"))

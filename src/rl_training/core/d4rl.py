@@ -1,4 +1,4 @@
-"""D4RL's scale for returns: 0 is a random policy, 100 its expert (d4rl/infos.py; the versions of a task share it)."""
+"""D4RL scores: returns scaled so that a random policy has 0 and the expert 100 (d4rl/infos.py, for all versions)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ REFERENCES: dict[str, tuple[float, float]] = {
     "door": (-56.512833, 2880.5693087298737),
     "relocate": (-6.425911, 4233.877797728884),
 }
-# Under D4RL's own ids alone: in Gymnasium-Robotics a return depends on how the environment was made (if AntMaze and
-# PointMaze go on at the goal and where it is, how many tasks FrankaKitchen counts). Dense mazes have other references.
+# Only for D4RL's own ids: in Gymnasium-Robotics a return depends on the environment's arguments (whether AntMaze and
+# PointMaze continue at the goal, how many tasks FrankaKitchen counts). Dense mazes have other references.
 SPARSE_REFERENCES: dict[str, tuple[float, float]] = {
     r"antmaze-[a-z-]+-v[02]": (0.0, 1.0),
     r"kitchen-[a-z]+-v\d": (0.0, 4.0),
@@ -35,23 +35,23 @@ DOMAINS = {
 
 
 def _name(env_id: str) -> str:
-    """Without the folder of a data set or the module of an environment."""
+    """The id without the folder of a dataset or the module of an environment."""
     return env_id.rpartition("/")[2].rpartition(":")[2]
 
 
 def _task(env_id: str) -> str:
-    if env_id.startswith("dm_control/"):  # its hopper is another one
+    if env_id.startswith("dm_control/"):  # its hopper is another task
         return ""
     return _name(env_id).split("-")[0].lower().removeprefix(ADROIT).split("_")[0]  # AntMaze_UMaze-v5
 
 
 def domain(env_id: str) -> str | None:
-    """The family of D4RL's tasks that an environment belongs to, for which authors chose settings."""
+    """The D4RL domain of an environment, for which papers publish settings; None if it is in none."""
     return DOMAINS.get(_task(env_id))
 
 
 def normalized_score(env_id: str | None, value: float) -> float | None:
-    """A return as a D4RL score; None where D4RL has no reference for the environment."""
+    """The D4RL score of a return; None where D4RL has no reference for the environment."""
     task, name = _task(env_id or ""), _name(env_id or "")
     sparse = (bounds for pattern, bounds in SPARSE_REFERENCES.items() if re.fullmatch(pattern, name))
     bounds = REFERENCES.get(task) or next(sparse, None)

@@ -1,4 +1,4 @@
-"""Exports of a package that are imported when they are first used."""
+"""Lazy exports: names of a package that are imported on first use."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def lazy_exports(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of `package`, which exports each name from the module given for it."""
+def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` for `package`; `modules` maps each exported name to its module."""
 
     def find(name: str) -> Any:
-        if name not in places:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(places[name]), name)
+        return getattr(importlib.import_module(modules[name]), name)
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *places})
+        return sorted({*vars(sys.modules[package]), *modules})
 
     return find, names

@@ -1,4 +1,4 @@
-"""What the machine has left."""
+"""Free memory of the machine."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 def free_memory(root: Path = Path("/")) -> int:
-    """Bytes that can be allocated without swapping; practically unlimited where the system does not tell."""
+    """Bytes that can be allocated without swapping; practically unlimited where the system does not report it."""
     available = re.search(r"^MemAvailable: +(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
-    return min([int(available[1]) * 1024 if available else 1 << 62, *_left_to_containers(root)])
+    return min([int(available[1]) * 1024 if available else 1 << 62, *_free_in_cgroups(root)])
 
 
-def _left_to_containers(root: Path) -> Iterator[int]:
-    """What each control group that this process is in may still take (Docker, Kubernetes, Slurm)."""
+def _free_in_cgroups(root: Path) -> Iterator[int]:
+    """Bytes that each control group of this process may still allocate (Docker, Kubernetes, Slurm)."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, name = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
@@ -39,4 +39,5 @@ def _text(path: Path) -> str:
 
 
 def gibibytes(count: int) -> str:
+    """A number of bytes in GiB, for messages."""
     return f"{count / 2**30:.1f} GiB"

@@ -1,8 +1,8 @@
-"""Which instructions the numerical libraries may use, chosen before they load.
+"""The CPU instructions that numerical libraries may use, set before they are loaded.
 
-Left to themselves they take whatever the processor has (AVX-512 or AVX2, Intel's code or AMD's), and the last bits of a
-sum depend on it: a seed trained among others would differ from the seed alone, and a resumed run from its first half.
-`docs/numerics.md` lists every source of rounding and what each mode promises.
+By default they use whatever the processor has (AVX-512 or AVX2, Intel's code or AMD's), and the last bits of a sum
+depend on it: a seed trained among others would differ from the seed alone, and a resumed run from its first half.
+`docs/numerics.md` lists every source of rounding and the guarantees of each mode.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _WIDTH = {
     "OPENBLAS_CORETYPE": "Haswell",  # numpy's matrix products
 }
 _MKL = {PINNED: "AVX2", PORTABLE: "COMPATIBLE"}  # torch's matrix products
-LIBRARY_VARIABLES = (*_WIDTH, "MKL_CBWR", "NPY_DISABLE_CPU_FEATURES")  # all that may be set here, and is inherited
+LIBRARY_VARIABLES = (*_WIDTH, "MKL_CBWR", "NPY_DISABLE_CPU_FEATURES")  # everything that `pin_libraries` may set
 
 
 def pin_libraries() -> None:
-    """Set the libraries' own environment variables, where the user has not; worker processes inherit them."""
+    """Set the libraries' environment variables that the user has not set; worker processes inherit them."""
     mode = os.environ.get(VARIABLE, PINNED)
     if mode == NATIVE or not has_avx2():
         return
@@ -38,16 +38,17 @@ def pin_libraries() -> None:
 
 
 def has_avx2(cpuinfo: Path = CPUINFO) -> bool:
-    """Whether this is an x86-64 processor with AVX2; on another, a pinned library would end the program."""
-    return platform.machine() in ("x86_64", "AMD64") and {"avx2", "fma"} <= set(_cpu_words("flags", cpuinfo))
+    """Whether this is an x86-64 processor with AVX2; on any other, a pinned library would crash."""
+    return platform.machine() in ("x86_64", "AMD64") and {"avx2", "fma"} <= set(_cpuinfo("flags", cpuinfo))
 
 
 def is_amd(cpuinfo: Path = CPUINFO) -> bool:
-    return "AuthenticAMD" in _cpu_words("vendor_id", cpuinfo)
+    """Whether the processor is made by AMD."""
+    return "AuthenticAMD" in _cpuinfo("vendor_id", cpuinfo)
 
 
-def _cpu_words(name: str, cpuinfo: Path) -> list[str]:
-    """What Linux says of the first core: the whole file is slow on a machine with many."""
+def _cpuinfo(name: str, cpuinfo: Path) -> list[str]:
+    """One entry of the first core in /proc/cpuinfo: reading the whole file is slow on a machine with many cores."""
     try:
         with cpuinfo.open() as lines:
             return next((line.split() for line in lines if line.startswith(name)), [])
@@ -56,7 +57,7 @@ def _cpu_words(name: str, cpuinfo: Path) -> list[str]:
 
 
 def _numpy_features() -> str:
-    """What numpy calls its AVX-512 loops, which changed with 2.4; it warns of names that it does not know."""
+    """numpy's names of its AVX-512 loops, which changed with 2.4; numpy warns of unknown names."""
     spec = importlib.util.find_spec("numpy")
     text = Path(spec.origin).with_name("version.py").read_text() if spec is not None and spec.origin else ""
     found = re.search(r'version = "(\d+)\.(\d+)', text)

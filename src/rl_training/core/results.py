@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class UpdateResult:
-    """What one `update()` did. Metrics are read from the device when they are looked at, not before."""
+    """The result of one `update()`. Metrics are copied from the device on first access."""
 
     num_gradient_steps: int
     metrics: Mapping[str, float]
@@ -18,7 +18,7 @@ class UpdateResult:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a finished (or stopped) run leaves behind."""
+    """The result of a finished or stopped run."""
 
     run_dir: Path
     checkpoint_path: Path

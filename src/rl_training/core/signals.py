@@ -1,7 +1,7 @@
-"""SIGINT and SIGTERM: reported at once, obeyed where nothing is lost by it. A second signal ends the program.
+"""SIGINT and SIGTERM: reported at once, handled where a run can be saved. A second signal ends the program.
 
-A handler runs in the main thread and between two bytecodes only. So a second thread hears of every signal through a
-pipe, prints the line that says so, and ends a program whose main thread does not come back from a long call into C.
+A handler runs in the main thread and between two bytecodes only. So a second thread receives every signal through a
+pipe, reports it, and ends a program whose main thread does not return from a long call into C.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import Any, ParamSpec, TypeVar
 from rl_training.core.results import TrainResult
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
-REPORT_AFTER = 0.5  # seconds; a program that stops sooner has said so itself
-SAME_SIGNAL = 0.2  # seconds; `timeout` sends its signal to the program and to its group, so it comes twice
+REPORT_AFTER = 0.5  # seconds; a program that stops sooner has reported it itself
+SAME_SIGNAL = 0.2  # seconds; `timeout` signals the program and its group, so one signal arrives twice
 RAISE_AGAIN = 1.5  # seconds; an exception in a destructor is lost
-GIVE_UP_AFTER = 4.0  # seconds in which the main thread did not react
+GIVE_UP_AFTER = 4.0  # seconds without a reaction of the main thread
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
 class Stopped(BaseException):
-    """A signal stopped a run or a command. `result` is what the run has saved, None where it has saved nothing.
+    """A signal stopped a run or a command. `result` is the result that was saved, None where nothing was.
 
-    Nobody's `except Exception` catches it: it is a KeyboardInterrupt after SIGINT, a SystemExit after SIGTERM.
+    No `except Exception` catches it: it is a KeyboardInterrupt after SIGINT, a SystemExit after SIGTERM.
     """
 
     def __init__(self, number: int, saved: str = "", result: TrainResult | None = None) -> None:
@@ -42,10 +42,11 @@ class Stopped(BaseException):
 
     @staticmethod
     def by(number: int, saved: str = "", result: TrainResult | None = None) -> Stopped:
+        """The exception for signal `number`."""
         return (Interrupted if number == signal.SIGINT else Terminated)(number, saved, result)
 
     def describe(self, saved: str, result: TrainResult | None = None) -> None:
-        """Say what was saved, and where."""
+        """Set the message and the result: what was saved, and where."""
         self.result = result
         self.args = (f"stopped by {signal.Signals(self.number).name}{saved}",)
 
@@ -66,13 +67,13 @@ class Terminated(Stopped, SystemExit):
 
 
 class StopSignals:
-    """What is known of the signals that ask this process to stop. `stop_signals` makes it active."""
+    """The state of SIGINT and SIGTERM in this process. `stop_signals` makes it active."""
 
     def __init__(self, program: bool = False) -> None:
-        self.program = program  # the whole process is ours to end
+        self.program = program  # whether the whole process may be ended
         self.received: int | None = None
-        self.raises = True  # at once; else whoever looks at `received` stops
-        self.obeyed = False  # the program is on its way out, and may take its time to save
+        self.raises = True  # `Stopped` at once; else the code that reads `received` stops
+        self.stopping = False  # the program is stopping, and may take its time to save
         self.on_give_up: Callable[[], None] = lambda: None
         self._reported = False
         self._raise_again = False
@@ -84,11 +85,12 @@ class StopSignals:
         self._main = threading.main_thread()
 
     def check(self) -> None:
+        """Raise `Stopped` if a signal was received."""
         if self.received is not None:
             raise Stopped.by(self.received)
 
     def report(self, text: str) -> None:
-        """The last line about a signal: the first, where there is none yet that it was received."""
+        """Print a line about the signal; no other line about its receipt follows."""
         with self._lock, contextlib.suppress(OSError, ValueError):
             self._reported = True
             print(text, file=sys.stderr, flush=True)
@@ -100,7 +102,7 @@ class StopSignals:
         self._previous_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
         threading.Thread(target=self._watch, args=(read_fd,), daemon=True, name="stop signals").start()
         for number in NUMBERS:
-            # Ignored by whoever started us (nohup, a shell's background job) or taken by C code: left as it is.
+            # Ignored by the parent process (nohup, a shell's background job) or handled by C code: left as it is.
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 self._previous[number] = signal.signal(number, self._handle)
 
@@ -128,28 +130,28 @@ class StopSignals:
         with os.fdopen(read_fd, "rb", buffering=0) as pipe:
             while True:
                 if not select.select([pipe], [], [], 0.1 if number else None)[0]:
-                    next_raise = self._hurry(number, first, next_raise)
+                    next_raise = self._escalate(number, first, next_raise)
                     continue
                 for byte in pipe.read(512) or b"\0":
                     if byte == 0:
                         return
                     if byte not in self._previous:
-                        self._pass_on(byte)
+                        self._forward(byte)
                     elif self._raised_by_us:
                         self._raised_by_us -= 1
                     elif not number:
                         number, first = byte, time.monotonic()
                         next_raise = first + RAISE_AGAIN
                     elif time.monotonic() - first > SAME_SIGNAL:
-                        self._second(byte)
+                        self._handle_second(byte)
 
-    def _hurry(self, number: int, first: float, next_raise: float) -> float:
-        """Whatever is due so long after the first signal; the time at which to raise again."""
+    def _escalate(self, number: int, first: float, next_raise: float) -> float:
+        """Report, raise again or give up, by the time since the first signal; returns when to raise next."""
         now = time.monotonic()
         if now - first > REPORT_AFTER and not self._reported:
             name = signal.Signals(number).name
             self.report(f"{name}: stopping; a second signal ends the program at once, without saving")
-        if self.obeyed or not self.raises:
+        if self.stopping or not self.raises:
             return now + RAISE_AGAIN
         if now - first > GIVE_UP_AFTER and self.program:
             with contextlib.suppress(Exception):
@@ -161,10 +163,10 @@ class StopSignals:
             return now + RAISE_AGAIN
         return next_raise
 
-    def _second(self, number: int) -> None:
+    def _handle_second(self, number: int) -> None:
         if self.program:
             os._exit(128 + number)
-        self.raises = True  # an interpreter that others use too: only the run ends
+        self.raises = True  # an interpreter with other users: only the run ends
         self._raise_in_main(number)
 
     def _raise_in_main(self, number: int) -> None:
@@ -173,8 +175,8 @@ class StopSignals:
             self._raised_by_us += 1
             signal.pthread_kill(self._main.ident, number)
 
-    def _pass_on(self, byte: int) -> None:
-        if self._previous_fd != -1:  # someone else's pipe, such as that of an event loop
+    def _forward(self, byte: int) -> None:
+        if self._previous_fd != -1:  # another handler's pipe, such as that of an event loop
             with contextlib.suppress(OSError):
                 os.write(self._previous_fd, bytes([byte]))
 
@@ -184,7 +186,7 @@ _active: StopSignals | None = None
 
 @contextmanager
 def stop_signals(program: bool = False) -> Iterator[StopSignals]:
-    """SIGINT and SIGTERM raise `Stopped` in here, or are waited with inside `deferred`."""
+    """Context in which SIGINT and SIGTERM raise `Stopped`, or are deferred inside `deferred`."""
     global _active
     if _active is not None or threading.current_thread() is not threading.main_thread():
         yield active_signals()  # Python allows handlers in the main thread alone
@@ -194,7 +196,7 @@ def stop_signals(program: bool = False) -> Iterator[StopSignals]:
     try:
         yield signals
     except Terminated as stop:
-        signals.report(str(stop))  # a SystemExit ends a program without a word
+        signals.report(str(stop))  # a SystemExit ends a program silently
         raise
     finally:
         signals.uninstall()
@@ -202,12 +204,12 @@ def stop_signals(program: bool = False) -> Iterator[StopSignals]:
 
 
 def active_signals() -> StopSignals:
-    """Those that this process listens to; where it does not, as in a thread, ones that never come."""
+    """The active signals of this process; where there are none, as in a thread, an instance that receives nothing."""
     return _active or StopSignals()
 
 
 class _Section:
-    """How signals are taken in a part of the program. Not a generator: those are left half-way by an exception."""
+    """A context that raises or defers signals. Not a generator: a signal may leave one half-way."""
 
     def __init__(self, raises: bool) -> None:
         mine = threading.current_thread() is threading.main_thread()
@@ -233,37 +235,37 @@ class _Section:
 
 
 def interruptible() -> _Section:
-    """Signals raise at once in here: for what takes long and leaves nothing half-changed that will be saved."""
+    """Context in which signals raise at once: for long work that leaves no half-changed state to be saved."""
     return _Section(raises=True)
 
 
 def deferred() -> _Section:
-    """Signals are kept in `received` in here, for what has to be finished or saved."""
+    """Context in which signals are only stored in `received`: for work that has to be finished or saved."""
     return _Section(raises=False)
 
 
-_forking = threading.local()  # the thread's mask from before
+_before_fork = threading.local()  # the thread's signal mask
 
 
-def _hold() -> None:
-    """A signal that reaches a child before it has forgotten ours would be written into our pipe."""
-    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)
+def _block_signals() -> None:
+    """Before a fork: a signal to a child that still has our handlers would be written into our pipe."""
+    _before_fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)
 
 
-def _let_go() -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+def _unblock_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _before_fork.mask)
 
 
-def _forget() -> None:
-    """A forked process is not the one that was asked to stop, and must not write into our pipe."""
+def _reset_in_child() -> None:
+    """After a fork: the child must neither handle our signals nor write into our pipe."""
     global _active
     if _active is not None:
         signal.set_wakeup_fd(-1)
         for number, handler in _active._previous.items():
             signal.signal(number, handler)
         _active = None
-    _let_go()
+    _unblock_signals()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_forget)
+    os.register_at_fork(before=_block_signals, after_in_parent=_unblock_signals, after_in_child=_reset_in_child)

@@ -1,7 +1,7 @@
 """Specs: the shape, dtype and kind of every array that an environment and the library exchange.
 
-Inside the library a continuous action lies in [-1, 1] and a discrete one is a number from 0. What depends on the kind
-of an array is decided here, in `envs` and in `models`, and nowhere else.
+Inside the library a continuous action lies in [-1, 1] and a discrete one is an index from 0. Only this module,
+`envs` and `models` branch on the kind of an array.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 Array: TypeAlias = NDArray[Any]
 Kind = Literal["vector", "image", "continuous", "discrete"]
 ACTION_DTYPES = {"continuous": "float32", "discrete": "int64"}
-# As Gymnasium and people call them.
+# Names for messages.
 KIND_NAMES = {"vector": "vectors", "image": "images", "continuous": "Box", "discrete": "Discrete"}
 
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """One row of an array: an observation or an action, as the library stores it."""
+    """The spec of one row of an array: an observation or an action, as the library stores it."""
 
     kind: Kind
     shape: tuple[int, ...]
     dtype: str
-    choices: int = 0  # of a discrete one
-    # How an image comes about, which matters to the replay and not to the learner.
-    frames: int = field(default=1, compare=False)  # stacked along the first axis, oldest first
+    choices: int = 0  # of a discrete array
+    # Matters to the replay, not to the learner.
+    frames: int = field(default=1, compare=False)  # of an image: stacked along the first axis, oldest first
 
     def __str__(self) -> str:
         if self.kind == "discrete":
@@ -41,12 +41,12 @@ class ArraySpec:
 
     @property
     def size(self) -> int:
-        """How many numbers a network reads or writes for it: the choices of a discrete one, else its elements."""
+        """The size of a network's input or output: the choices of a discrete array, else its elements."""
         return self.choices or math.prod(self.shape)
 
     @property
     def network_input(self) -> int | tuple[int, ...]:
-        """A vector's length or an image's shape."""
+        """The length of a vector or the shape of an image."""
         return self.shape if self.kind == "image" else self.size
 
     @property
@@ -55,12 +55,12 @@ class ArraySpec:
 
     @property
     def space_name(self) -> str:
-        """In the words of Gymnasium: `Discrete(4)`, `Box(6,)`."""
+        """The name of the Gymnasium space: `Discrete(4)`, `Box(6,)`."""
         return f"Discrete({self.choices})" if self.kind == "discrete" else f"Box({self.size},)"
 
     @property
     def stored_as_frames(self) -> bool:
-        """Whether a replay keeps every frame once instead of whole stacks."""
+        """Whether a replay stores every frame once instead of whole stacks."""
         return self.kind == "image" and self.dtype == "uint8"
 
     @property
@@ -69,7 +69,7 @@ class ArraySpec:
 
     @property
     def looks_channels_last(self) -> bool:
-        """Whether an image is so much narrower than high, or a square of something, that its width must be channels."""
+        """Whether the last axis of an image is probably its channels: it is short, or follows a square."""
         if self.kind != "image":
             return False
         first, second, third = self.shape
@@ -82,55 +82,59 @@ class ArraySpec:
         return rng.uniform(-1, 1, (rows, *self.shape)).astype(np.float32)
 
     def from_uniforms(self, uniforms: Any) -> Any:
-        """Tensors of uniform numbers from 0 to 1 as uniformly random actions."""
+        """Uniformly random actions from a tensor of uniform numbers in [0, 1)."""
         if self.kind == "discrete":  # just below 1 a float times 9 rounds to 9, hence the bound
             return (uniforms * self.choices).long().clamp(max=self.choices - 1)
         return 2 * uniforms - 1
 
     def exploration_noise(self, rows: int) -> tuple[str, tuple[int, ...]]:
-        """Kind and shape of the random numbers behind `rows` exploring actions."""
+        """Distribution and shape of the random numbers that `rows` exploring actions need."""
         return ("uniform", (rows, 2)) if self.kind == "discrete" else ("normal", (rows, *self.shape))
 
     def perturbed(self, actions: Array, amount: float, rng: np.random.Generator) -> Array:
-        """Noise of that standard deviation, or with that probability a random choice."""
+        """Actions with noise of standard deviation `amount`, or with probability `amount` a random choice."""
         if self.kind == "discrete":
             return np.where(rng.random(len(actions)) < amount, self.sample(rng, len(actions)), actions)
         return np.clip(actions + amount * rng.standard_normal(actions.shape), -1, 1).astype(np.float32)
 
     @property
     def max_noise(self) -> float:
-        """The largest `amount` that `perturbed` takes: a probability, or any standard deviation."""
+        """The largest `amount` for `perturbed`: a probability, or any standard deviation."""
         return 1.0 if self.kind == "discrete" else math.inf
 
     def contains(self, values: Any) -> bool:
-        """Whether every choice is one of those there are; anything goes for the other kinds. Arrays or tensors."""
+        """Whether every discrete value is a valid choice; True for the other kinds. Arrays or tensors."""
         return self.kind != "discrete" or bool(((values >= 0) & (values < self.choices)).all())
 
 
 def vector(size: int, dtype: str = "float32") -> ArraySpec:
+    """A vector observation."""
     return ArraySpec("vector", (size,), dtype)
 
 
 def image(*shape: int, frames: int = 1) -> ArraySpec:
-    """(channels, height, width) of bytes."""
+    """An image observation: (channels, height, width) of bytes."""
     return ArraySpec("image", shape, "uint8", frames=frames)
 
 
 def continuous(size: int) -> ArraySpec:
+    """A continuous action."""
     return ArraySpec("continuous", (size,), ACTION_DTYPES["continuous"])
 
 
 def discrete(choices: int) -> ArraySpec:
+    """A discrete action."""
     return ArraySpec("discrete", (), ACTION_DTYPES["discrete"], choices)
 
 
 def action_spec(kind: Kind, size: int) -> ArraySpec:
+    """A discrete action with `size` choices or a continuous one with `size` elements."""
     return discrete(size) if kind == "discrete" else continuous(size)
 
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """What a learner and a replay must know of an environment."""
+    """The specs of an environment's observation and action, and its time limit."""
 
     observation: ArraySpec
     action: ArraySpec
@@ -144,7 +148,7 @@ SpecTree: TypeAlias = "ArraySpec | Mapping[str, SpecTree]"
 
 
 def leaves(tree: SpecTree, name: str) -> dict[str, ArraySpec]:
-    """The arrays of a tree by name: `obs` for a single one, `obs.camera` and so on for a mapping."""
+    """The specs of a tree by name: `obs` for a single array, `obs.camera` and so on for a mapping."""
     if isinstance(tree, ArraySpec):
         return {name: tree}
     return {key: spec for part, inner in tree.items() for key, spec in leaves(inner, f"{name}.{part}").items()}

@@ -12,11 +12,13 @@ Values = Sequence[float] | NDArray[np.floating]
 Statistic = Callable[[NDArray[np.float64]], float]
 
 
-MIN_SEEDS_FOR_IQM = 4  # with fewer nothing is trimmed, and an interval drawn from so few seeds says little
+MIN_SEEDS_FOR_IQM = 4  # with fewer nothing is trimmed, and a bootstrap interval means little
 
 
 class Summary(TypedDict):
-    statistic: str  # which of them to show: `mean` of fewer than four seeds, else `interquartile mean`
+    """Statistics of one value per seed."""
+
+    statistic: str  # the one to show: `mean` for fewer than four seeds, else `interquartile mean`
     iqm: float
     interval: tuple[float, float]
     mean: float
@@ -27,7 +29,7 @@ class Summary(TypedDict):
 def interquartile_mean(values: Values) -> float:
     """Mean of the middle half, as in rliable (Agarwal et al. 2021): `scipy.stats.trim_mean(values, 0.25)`.
 
-    That trims whole values, floor(n / 4) at each end, so three values or fewer give the plain mean.
+    It trims whole values, floor(n / 4) at each end, so three values or fewer give the plain mean.
     """
     ordered = np.sort(_checked(values))
     cut = len(ordered) // 4
@@ -41,7 +43,7 @@ def bootstrap_interval(
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of `statistic`, drawing whole seeds with replacement; same input, same answer."""
+    """Percentile bootstrap interval of `statistic`, drawing whole seeds with replacement; deterministic."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must be between 0 and 1, got {level}")
     if resamples < 1:
@@ -58,7 +60,7 @@ def summarize(values: Values) -> Summary:
     sample = _checked(values)
     only = float(sample[0])
     return {
-        "statistic": "interquartile mean" if names_iqm(len(sample)) else "mean",
+        "statistic": "interquartile mean" if uses_iqm(len(sample)) else "mean",
         "iqm": interquartile_mean(sample),
         "interval": (only, only) if len(sample) == 1 else bootstrap_interval(sample),
         "mean": float(sample.mean()),
@@ -67,14 +69,14 @@ def summarize(values: Values) -> Summary:
     }
 
 
-def names_iqm(seeds: int) -> bool:
-    """Whether a summary over so many seeds is shown as an interquartile mean with its interval, or as a mean."""
+def uses_iqm(seeds: int) -> bool:
+    """Whether a summary over this many seeds is shown as an interquartile mean with its interval, or as a mean."""
     return seeds >= MIN_SEEDS_FOR_IQM
 
 
 def headline(summary: Summary) -> str:
-    """A summary in words: `412.3 (interquartile mean of 8 seeds, 95% interval 390.1 to 430.9)`."""
-    if names_iqm(summary["n"]):
+    """A summary as text: `412.3 (interquartile mean of 8 seeds, 95% interval 390.1 to 430.9)`."""
+    if uses_iqm(summary["n"]):
         low, high = summary["interval"]
         about = f"interquartile mean of {summary['n']} seeds, 95% interval {low:.1f} to {high:.1f}"
         return f"{summary['iqm']:.1f} ({about})"

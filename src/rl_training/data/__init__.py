@@ -1,4 +1,4 @@
-"""Where batches come from. A name is imported when it is first used."""
+"""Data of an algorithm: replay buffers and datasets. Exports are imported on first use."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Names that callers import from here; they live in `rl_training.data.datasets.transition_dataset`."""
+"""Re-exports of `rl_training.data.datasets.transition_dataset`."""
 
 from rl_training.data.datasets.transition_dataset import TransitionDataset, compute_discounted_returns_to_go
 

@@ -65,7 +65,7 @@ class Training:
                 errors = self.engine.apply(due, batch, noise)
                 if source.priorities is not None:
                     assert errors is not None, "no loss gave the errors of rows that priorities are made from"
-                    source.priorities.learn(rows, errors)
+                    source.priorities.update(rows, errors)
 
             self.programs[key] = self.engine.compile(program) if self.engine.compiled else program
         return self.programs[key]

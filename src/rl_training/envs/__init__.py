@@ -1,1 +1,1 @@
-"""Environments: making them, seeding every episode, translating spaces. Nothing here imports torch."""
+"""Environments: host environments of Gymnasium, device environments in torch, and their spaces."""

@@ -1,4 +1,4 @@
-"""The boundary between environments and loops: all rows at once, as tensors in host memory or on a GPU."""
+"""The interface between environments and loops: all rows at once, as tensors in host memory or on a GPU."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rl_training.envs.spaces import ActionCodec, ObservationCodec
 
 
 class Step(NamedTuple):
-    """What every environment answered to its action. The next step may write into the same tensors."""
+    """The result of one step of every environment. The next step may write into the same tensors."""
 
     next_obs: Tensor  # (size, *shape): the true successors, also where an episode ended
     rewards: Tensor  # (size,) float32
     terminated: Tensor  # (size,) bool: in a terminal state
-    truncated: Tensor  # (size,) bool: cut off, as by a time limit
+    truncated: Tensor  # (size,) bool: cut off, e.g. by a time limit
 
 
 class Statistics(Protocol):
-    """Returns and lengths of the episodes that training plays."""
+    """Returns and lengths of training episodes."""
 
     def rows(self) -> list[dict[str, Any]]:
         """Each seed's metrics. May wait for the device: for log intervals only."""
@@ -56,12 +56,12 @@ class VectorEnv(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where every tensor of this environment is."""
+        """The device of every tensor of this environment."""
         ...
 
     @property
     def obs(self) -> Tensor:
-        """(size, *shape): what to act on now."""
+        """(size, *shape): the current observations."""
         ...
 
     @property
@@ -74,11 +74,11 @@ class VectorEnv(Protocol):
 
     @property
     def part(self) -> Part:
-        """Saves and loads everything that the following steps depend on, after `advance`."""
+        """Saves and loads the state that later steps depend on; to be used after `advance`."""
         ...
 
     @property
-    def can_return(self) -> bool:
+    def can_restore(self) -> bool:
         """Whether the state saved last is enough to resume exactly."""
         ...
 
@@ -94,7 +94,7 @@ class VectorEnv(Protocol):
 
     @property
     def lost(self) -> Sequence[int]:
-        """Rows whose open episode a load could not bring back; their next episode has started."""
+        """Rows whose open episode a load could not restore; their next episode has started."""
         ...
 
     def by_seed(self, tensor: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class VectorEnv(Protocol):
         ...
 
     def reset_all(self) -> None:
-        """Start the episode that each row stands at."""
+        """Start the current episode of every row."""
         ...
 
     def step(self, actions: Tensor) -> Step:

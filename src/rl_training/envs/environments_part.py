@@ -15,7 +15,7 @@ FILE = "envs.safetensors"
 
 
 class EnvironmentsPart:
-    """Saves environments and brings them back: by their native state, or by replaying their open episodes."""
+    """Saves and restores host environments: by their native state, or by replaying their open episodes."""
 
     name = "environments"
 

@@ -1,4 +1,4 @@
-"""The metrics of a run's last episodes, wherever they were counted."""
+"""Metrics of the last episodes, for host and device environments."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Numbers = Sequence[float] | NDArray[Any]
-WINDOW = 100  # episodes a mean is taken over, as in Stable-Baselines3
+WINDOW = 100  # episodes in a mean, as in Stable-Baselines3
 
 
 def episode_metrics(returns: Numbers, lengths: Numbers, finished: int) -> dict[str, Any]:
-    """One seed's metrics: means over its last episodes, at most WINDOW, oldest first, of `finished` in all."""
+    """The metrics of one seed: means over its last episodes (at most WINDOW), and the number of all finished ones."""
     return {
         "rollout/ep_rew_mean": float(np.mean(returns)) if len(returns) else None,
         "rollout/ep_len_mean": float(np.mean(lengths)) if len(lengths) else None,

@@ -1,4 +1,4 @@
-"""Gymnasium environments behind the boundary: their arrays as tensors that share the memory."""
+"""Gymnasium environments as a `VectorEnv`: their arrays as tensors that share memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rl_training.envs.spaces import ActionCodec, ObservationCodec
 
 
 class HostEnvs:
-    """A `VectorEnv` in host memory. Everything that works row by row is done by `rows`."""
+    """A `VectorEnv` in host memory; `rows` steps the environments one by one."""
 
     device = torch.device("cpu")
 
@@ -26,7 +26,7 @@ class HostEnvs:
         self.rows = rows
         self.seeds, self.num_envs, self.size = rows.seeds, rows.num_envs, rows.size
         self.part: Part = EnvironmentsPart(rows)
-        # Made once for each array, since a new tensor takes longer than a small environment's step.
+        # Made once for each array, since making a tensor takes longer than a step of a small environment.
         arrays = (rows.obs, rows.next_obs, rows.rewards, rows.terminated, rows.truncated)
         self._tensors = {id(array): torch.from_numpy(array) for array in arrays}
         self._by_seed = {id(tensor): self._view(tensor) for tensor in self._tensors.values()}
@@ -48,8 +48,8 @@ class HostEnvs:
         return self.rows.observation, self.rows.action
 
     @property
-    def can_return(self) -> bool:
-        return self.rows.can_return
+    def can_restore(self) -> bool:
+        return self.rows.can_restore
 
     @property
     def note(self) -> str | None:
@@ -77,7 +77,7 @@ class HostEnvs:
         self.rows.reset_all()
 
     def step(self, actions: Tensor) -> Step:
-        """One step of every row with `actions` (size, ...), which come to the host if they are not there."""
+        """One step of every row with `actions` (size, ...), which are copied to the host if needed."""
         rows, tensor = self.rows, self._tensor
         rows.step(actions.cpu().numpy())
         return Step(tensor(rows.next_obs), tensor(rows.rewards), tensor(rows.terminated), tensor(rows.truncated))

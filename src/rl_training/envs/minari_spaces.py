@@ -1,4 +1,4 @@
-"""Spaces as Minari describes them in its metadata."""
+"""Conversion of spaces from and to Minari's metadata."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def space_from_minari(text: Any) -> dict[str, Any] | None:
 
 
 def space_to_minari(space: dict[str, Any] | None, values: Array) -> dict[str, Any]:
-    """A space in Minari's form; unknown bounds are infinite, an unknown number of choices is what was seen."""
+    """A space in Minari's form; unknown bounds are infinite, an unknown number of choices is taken from the values."""
     if space is None and values.ndim == 1 and values.dtype.kind != "f":
         start = min(int(values.min()), 0)
         return {"type": "Discrete", "dtype": "int64", "start": start, "n": int(values.max()) + 1 - start}

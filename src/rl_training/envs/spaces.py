@@ -1,4 +1,4 @@
-"""The only place that knows how an environment's spaces become the library's arrays, and back.
+"""Conversion between the spaces of an environment and the library's arrays.
 
 Inside the library a continuous action lies in [-1, 1] and a discrete one is an index from 0.
 """
@@ -21,7 +21,7 @@ MAX_SPACE = 2**24  # numbers in an observation or action
 
 
 class ObservationCodec:
-    """One observation of the environment as one array of fixed shape and dtype."""
+    """Converts observations of an environment to arrays of fixed shape and dtype, and back."""
 
     def __init__(self, space: spaces.Space[Any]) -> None:
         self.space = space
@@ -59,7 +59,7 @@ class ObservationCodec:
         return not self.is_image or dtype == np.uint8
 
     def bounds(self, rounding: float) -> tuple[NDArray[Any], NDArray[Any]] | None:
-        """The lowest and highest vectors, widened by a relative rounding error; None where there are none to check."""
+        """The bounds of vectors, widened by a relative rounding error; None for images and discrete observations."""
         space = self.space
         if not isinstance(space, spaces.Box) or self.is_image:
             return None
@@ -68,7 +68,7 @@ class ObservationCodec:
             return low - rounding * np.maximum(np.abs(low), 1), high + rounding * np.maximum(np.abs(high), 1)
 
     def read(self, obs: Any) -> tuple[NDArray[Any], bool]:
-        """One observation or a batch, as a caller passes it, to encoded rows; whether it was one."""
+        """Encode one observation or a batch, as a caller passes it; returns the rows and whether it was one."""
         space = self.space
         try:
             array = np.asarray(obs)
@@ -95,7 +95,7 @@ class ObservationCodec:
         return rows, single
 
     def same_but_for_bounds(self, before: Mapping[str, Any]) -> bool:
-        """Whether a saved space is of vectors of the same shape: a data set knows no bounds, an environment does."""
+        """Whether a saved space differs at most in its bounds: a dataset may have none, an environment has."""
         now = space_to_dict(self.space)
         boxes = not self.is_image and before.get("kind") == now["kind"] == "box"
         return boxes and before.get("shape") == now["shape"]
@@ -109,7 +109,7 @@ class ObservationCodec:
             out[...] = np.asarray(observation).reshape(self.shape)
 
     def encode_rows(self, observations: NDArray[Any]) -> NDArray[Any]:
-        """Many observations of the environment at once: the same as `encode` row by row."""
+        """Encode many observations at once, as `encode` does row by row."""
         if self.one_hot:
             start = int(self.space.start)  # type: ignore[attr-defined]
             rows = np.zeros((len(observations), self.one_hot), self.dtype)
@@ -118,14 +118,14 @@ class ObservationCodec:
         return observations.reshape(len(observations), *self.shape).astype(self.dtype, copy=False)
 
     def decode_rows(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """The inverse of `encode_rows`, up to the precision that the library keeps."""
+        """The inverse of `encode_rows`, up to the precision of the library's dtype."""
         if self.one_hot:
             return np.asarray(rows.argmax(-1) + int(self.space.start))  # type: ignore[attr-defined]
         return rows.reshape(len(rows), *(self.space.shape or ()))
 
 
 class ActionCodec:
-    """Actions in the library's units to and from the environment's."""
+    """Converts actions from the library's units to those of the environment, and back."""
 
     def __init__(self, space: spaces.Space[Any]) -> None:
         self.space = space
@@ -155,7 +155,7 @@ class ActionCodec:
         return discrete(self.dim) if self.discrete else continuous(self.dim)
 
     def one(self, actions: NDArray[Any]) -> Any:
-        """The first of a batch in the environment's units, as a user passes it to `step`: an int or an array."""
+        """The first action of a batch in the environment's units, as `step` takes it: an int or an array."""
         return int(actions[0]) if self.discrete else actions[0]
 
     @property
@@ -175,7 +175,7 @@ class ActionCodec:
         return np.asarray((np.abs(actions) > 1 + rounding).any(1))
 
     def contains(self, actions: NDArray[Any]) -> bool:
-        """Whether all of these, in the environment's units, are inside its space."""
+        """Whether all actions, in the environment's units, are in its space."""
         space: Any = self.space
         if self.discrete:
             return bool(((actions >= self.start) & (actions < self.start + self.dim)).all())
@@ -196,9 +196,9 @@ class ActionCodec:
 
 
 def _bounding(space: spaces.Box) -> str:
-    """Python that gives an environment's actions bounds, within those that are there.
+    """Python code that wraps an environment to give its actions bounds, within the existing ones.
 
-    Not RescaleAction, which refuses infinite bounds, nor ClipAction, which makes them infinite.
+    Not RescaleAction, which rejects infinite bounds, nor ClipAction, which makes them infinite.
     """
     low = max(space.low[np.isfinite(space.low)], default=None)
     high = min(space.high[np.isfinite(space.high)], default=None)
@@ -213,11 +213,12 @@ def _bounding(space: spaces.Box) -> str:
 def env_spec(
     observation: ObservationCodec, action: ActionCodec, frame_stack: int = 1, episode_limit: int | None = None
 ) -> EnvSpec:
+    """The spec of an environment with these spaces."""
     return EnvSpec(replace(observation.spec, frames=frame_stack), action.spec, episode_limit)
 
 
 def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
-    """A supported space as JSON, for files that must be understood without the environment."""
+    """A supported space as JSON, for files that are read without the environment."""
     if isinstance(space, spaces.Discrete):
         return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
     assert isinstance(space, spaces.Box)
@@ -228,12 +229,12 @@ def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def described_shape(values: Mapping[str, Any]) -> tuple[int, ...]:
-    """The shape of one row of a space that is described as by `space_to_dict`."""
+    """The shape of one row of a space, from its description by `space_to_dict`."""
     return () if values["kind"] == "discrete" else tuple(values["shape"])
 
 
 def space_from_dict(values: dict[str, Any]) -> spaces.Space[Any]:
-    """The inverse. The description may come from any file: how much memory its bounds take is looked at first."""
+    """The inverse of `space_to_dict`. The description is untrusted: the size of its bounds is checked first."""
     if values["kind"] == "discrete":
         if not 0 < int(values["n"]) <= MAX_SPACE:
             raise ValueError(f"a space of {shown(values['n'])} choices is not supported")
@@ -254,7 +255,7 @@ def space_from_dict(values: dict[str, Any]) -> spaces.Space[Any]:
 
 
 def _bound(number: float, dtype: np.dtype[Any]) -> float | int:
-    """What a type can hold: the largest integers are not what a float made of them, and infinity is none at all."""
+    """A bound clamped to the range of its type: a float cannot represent the largest integers, nor they infinity."""
     if dtype.kind == "f":
         return number
     limits = np.iinfo(dtype)

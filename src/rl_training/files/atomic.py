@@ -1,4 +1,4 @@
-"""Durable small files: written under another name, synced, renamed. A reader sees the old file or the new one."""
+"""Atomic, durable writes: under a temporary name, synced, renamed. A reader sees the old file or the new one."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from typing import Any, BinaryIO
 from rl_training.core.checks import UserError
 
 MAX_JSON_BYTES = 64 * 1024 * 1024
-MOST_PARTS = 1024  # that one system call takes
+MAX_PARTS = 1024  # of one `writev` call
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # Linux
-# The disk's fault, not the program's.
+# Errors of the disk or its permissions, not of the program.
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG}
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """A new file whose bytes are on the disk when this returns."""
+    """Write a new file and wait until its bytes are on the disk."""
     sync_file(start_writing(path, [memoryview(data)]))
 
 
 def start_writing(path: Path, parts: Sequence[memoryview]) -> BinaryIO:
-    """A new file whose bytes are on their way to the disk; `sync_file` waits for them."""
+    """Write a new file without waiting for the disk; `sync_file` waits."""
     handle = path.open("wb", buffering=0)
     try:
         left = [part for part in parts if len(part)]
         while left:
-            written = os.writev(handle.fileno(), left[:MOST_PARTS])
+            written = os.writev(handle.fileno(), left[:MAX_PARTS])
             while left and written >= len(left[0]):
                 written -= len(left.pop(0))
             if written:
                 left[0] = left[0][written:]
-        if hasattr(os, "posix_fadvise"):  # begins to write at once, instead of when the kernel or fsync gets to it
+        if hasattr(os, "posix_fadvise"):  # starts writing to the disk at once
             os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     except BaseException:
         handle.close()
@@ -46,12 +46,13 @@ def start_writing(path: Path, parts: Sequence[memoryview]) -> BinaryIO:
 
 
 def sync_file(handle: BinaryIO) -> None:
+    """Wait until a file's bytes are on the disk, and close it."""
     with handle:
         os.fsync(handle.fileno())
 
 
 def sync_tree(path: Path) -> None:
-    """A file, or every file and directory below a directory, on the disk."""
+    """Sync a file, or every file and directory below a directory."""
     for file in path.rglob("*") if path.is_dir() else (path,):
         if file.is_dir():
             sync_directory(file)
@@ -63,6 +64,7 @@ def sync_tree(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
+    """Sync the entries of a directory."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -71,13 +73,13 @@ def sync_directory(path: Path) -> None:
 
 
 def exchange(first: Path, second: Path) -> bool:
-    """Let two paths change places in one step; False where the system or the file system cannot."""
+    """Exchange two paths atomically; False where the system or the file system cannot."""
     call = getattr(ctypes.CDLL(None), "renameat2", None)
     return call is not None and call(AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second), RENAME_EXCHANGE) == 0
 
 
 def make_directory(path: Path) -> None:
-    """The directory and those above it; each new name is on the disk when this returns."""
+    """Create a directory and its parents, synced."""
     if path.is_dir():
         return
     if path.exists():
@@ -88,6 +90,7 @@ def make_directory(path: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
+    """Write or replace a file atomically."""
     make_directory(path.parent)
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
@@ -100,14 +103,14 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def remove_temporaries(directory: Path) -> None:
-    """What `replace_file` left when it was killed."""
+    """Remove the temporary files of a `replace_file` that was killed."""
     for path in directory.glob(".tmp-*"):
         if path.is_file():
             path.unlink(missing_ok=True)
 
 
 def to_json(value: Any, indent: int | None = None) -> bytes:
-    """One canonical form, so that a file can be compared with what it should be. NaN is refused: it is not JSON."""
+    """Canonical JSON, so that files can be compared byte for byte. NaN, which is not JSON, is rejected."""
     return (json.dumps(value, indent=indent, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
@@ -123,16 +126,16 @@ def finite(value: Any) -> Any:
 
 
 def read_bytes(path: Path, limit: int | None = None, first: int | None = None) -> bytes:
-    """A regular file's bytes, or its `first` ones; links and special files are refused rather than followed."""
+    """The bytes of a regular file, or the `first` of them; links and special files are rejected."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     with os.fdopen(handle, "rb") as file:
         try:
-            about = os.fstat(file.fileno())
-            size = about.st_size
-            if not stat.S_ISREG(about.st_mode):  # reading a pipe or a device might never end
+            status = os.fstat(file.fileno())
+            size = status.st_size
+            if not stat.S_ISREG(status.st_mode):  # reading a pipe or a device might never end
                 raise UserError(f"{path}: not a regular file")
             if limit is not None and size > limit:
                 raise UserError(f"{path}: {size} bytes, at most {limit} are expected")
@@ -144,10 +147,12 @@ def read_bytes(path: Path, limit: int | None = None, first: int | None = None) -
 
 
 def read_json(path: Path) -> Any:
+    """The value of a JSON file, or a UserError."""
     return parse_json(read_bytes(path, MAX_JSON_BYTES), path)
 
 
 def parse_json(data: bytes | str, path: Path) -> Any:
+    """The value of a JSON text, or a UserError that names `path`."""
     if len(data) > MAX_JSON_BYTES:
         raise UserError(f"{path}: {len(data)} bytes of JSON, at most {MAX_JSON_BYTES} are expected")
     try:
@@ -157,7 +162,7 @@ def parse_json(data: bytes | str, path: Path) -> Any:
 
 
 def _finite(text: str) -> float:
-    """Python's reader takes NaN and Infinity, which are not JSON, and makes infinity of 1e999."""
+    """A finite number: Python's parser accepts NaN and Infinity, which are not JSON, and turns 1e999 into infinity."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(text)

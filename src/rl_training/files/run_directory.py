@@ -1,4 +1,4 @@
-"""A run's directory: its name, its lock, and what is known about how it was made."""
+"""The directory of a run: its name, its lock and its record `run.json`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from rl_training.files.atomic import make_directory, read_json, replace_file, sy
 
 PACKAGES = ("rl-training", "torch", "numpy", "gymnasium", "mujoco", "ale-py", "safetensors")
 
-OVERRIDABLE_ON_RESUME = ("total_timesteps", "eval_episodes", "env_id", "algo_kwargs")  # what `resume` may change
+OVERRIDABLE_ON_RESUME = ("total_timesteps", "eval_episodes", "env_id", "algo_kwargs")
 
 
 def create_run_dir(config: TrainConfig, suffix: str | None = None) -> Path:
-    """`<output_dir>/<algo>-<env>-seed<k>[-suffix]`, numbered when it is taken."""
+    """Create `<output_dir>/<algo>-<env>-seed<k>[-suffix]`, with a number where that name is taken."""
     seeds = config.seed_list
     label = f"seed{seeds[0]}" if len(seeds) == 1 else f"seeds{seeds[0]}-{seeds[-1]}"
     env = re.sub(r"[^A-Za-z0-9._-]+", "_", config.env_id)
@@ -47,13 +47,14 @@ def create_run_dir(config: TrainConfig, suffix: str | None = None) -> Path:
 
 
 class RunLock:
-    """Held while a process works in a run directory; the kernel lets go of it even after kill -9."""
+    """The lock of a run directory; the kernel releases it even after kill -9."""
 
     def __init__(self, run_dir: Path) -> None:
         self.path = run_dir / ".lock"
         self._handle: IO[str] | None = None
 
     def acquire(self) -> None:
+        """Take the lock, or raise a UserError that names its holder."""
         try:
             handle = self.path.open("a+")
         except OSError as error:
@@ -84,7 +85,7 @@ class RunLock:
 
 
 def is_locked(run_dir: Path) -> bool | None:
-    """Whether a process works in a run directory; None where that cannot be found out."""
+    """Whether a process holds the lock of a run directory; None where that is unknown."""
     try:
         with (run_dir / ".lock").open() as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -96,17 +97,18 @@ def is_locked(run_dir: Path) -> bool | None:
 
 
 class RunRecord:
-    """`run.json`: status and circumstances of a run."""
+    """`run.json`: status, versions, execution plan and final metrics of a run."""
 
     def __init__(self, run_dir: Path, values: dict[str, Any]) -> None:
         self.path, self.values = run_dir / "run.json", values
-        self.begun = False  # whether this process trains the run: only then is its failure the run's
-        self.hook: str | None = None  # the callback that is being called, as Diary.on_step
+        self.begun = False  # whether this process trains the run: only then is its failure recorded
+        self.hook: str | None = None  # the callback in progress, e.g. Diary.on_step
 
     @classmethod
     def create(
         cls, run_dir: Path, config: TrainConfig, plan: dict[str, Any], promises: dict[str, str] | None = None
     ) -> RunRecord:
+        """Write `config.yaml` and the record of a new run."""
         replace_file(run_dir / "config.yaml", dump_yaml(config.to_dict()).encode())
         record = cls(
             run_dir,
@@ -135,6 +137,7 @@ class RunRecord:
 
     @classmethod
     def read(cls, run_dir: Path) -> RunRecord:
+        """The record of an existing run, or a UserError."""
         values = read_json(run_dir / "run.json")
         types = {"status": str, "execution_plan": dict, "metrics": dict, "resume": str, "failed_seeds": dict}
         if isinstance(values, dict) and "engine" in values and "execution_plan" not in values:
@@ -144,23 +147,25 @@ class RunRecord:
         return cls(run_dir, {"resume_note": None, **values})
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """What the last `resume` asked for; the checkpoint it went on from may not know it yet."""
-        asked = self.values.get("asked")
-        asked = {k: v for k, v in asked.items() if k in OVERRIDABLE_ON_RESUME} if isinstance(asked, dict) else {}
+    def resume_overrides(self) -> dict[str, Any]:
+        """Overrides of the last `resume`, which the newest checkpoint may not have yet."""
+        stored = self.values.get("asked")
+        known = {k: v for k, v in stored.items() if k in OVERRIDABLE_ON_RESUME} if isinstance(stored, dict) else {}
         kinds = {"env_id": str, "algo_kwargs": dict}
-        return {k: v for k, v in asked.items() if isinstance(v, kinds.get(k, object))}
+        return {k: v for k, v in known.items() if isinstance(v, kinds.get(k, object))}
 
     def update(self, **values: Any) -> None:
+        """Set values and write the file."""
         self.values.update(values)
         self.write()
 
     def begin(self, **values: Any) -> None:
-        """Training starts again: an earlier end, whatever it was, no longer holds."""
+        """Record that training starts again, and clear how it ended before."""
         self.update(status="running", ended=None, elapsed=None, failure=None, **values)
         self.begun = True
 
     def end(self, status: str, **values: Any) -> None:
+        """Record how and when training ended."""
         self.update(status=status, ended=_now(), **values)
 
     def write(self) -> None:
@@ -168,6 +173,7 @@ class RunRecord:
 
 
 def versions() -> dict[str, str]:
+    """Versions of Python, the platform and the packages that results depend on."""
     found = {"python": platform.python_version(), "platform": platform.platform(), "processor": _processor()}
     for package in PACKAGES:
         try:
@@ -187,22 +193,22 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def git_commit(folder: Path | None = None, besides: str | None = None) -> str | None:
-    """The commit of the folder, by default the one the run was started from, with `+changes` if it is not clean.
+def git_commit(folder: Path | None = None, exclude: str | None = None) -> str | None:
+    """The git commit of a folder, by default the current one, with `+changes` if it is not clean.
 
-    Changes under `besides` do not count.
+    Changes under `exclude` are ignored.
     """
-    apart = ["--", ".", f":!{besides}"] if besides else []
+    paths = ["--", ".", f":!{exclude}"] if exclude else []
     try:
         commit = _git(folder, "rev-parse", "HEAD")
-        return commit + ("+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", *apart) else "")
+        return commit + ("+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", *paths) else "")
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def _git(folder: Path | None, *words: str) -> str:
-    answer = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=5, check=True)
-    return answer.stdout.strip()
+def _git(folder: Path | None, *args: str) -> str:
+    done = subprocess.run(["git", *args], cwd=folder, capture_output=True, text=True, timeout=5, check=True)
+    return done.stdout.strip()
 
 
 def _now() -> str:

@@ -1,4 +1,4 @@
-"""Safetensors files, byte for byte as the library writes them, without its copies of every tensor."""
+"""Safetensors files, byte for byte as `safetensors` writes them, without its copies of every tensor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Tensors = Mapping[str, Tensor]
-# In the order in which a file holds them: the widest first, so that every tensor is aligned.
+# In the order of a file: the widest types first, so that every tensor is aligned.
 TYPE_NAMES = {
     torch.int64: "I64",
     torch.float64: "F64",
@@ -26,7 +26,7 @@ ORDER = {dtype: position for position, dtype in enumerate(TYPE_NAMES)}
 
 
 def tensor_parts(tensors: Tensors, metadata: Mapping[str, str] | None = None) -> list[memoryview]:
-    """A file in pieces: the header, then each tensor's own memory where it is contiguous and on the host."""
+    """The parts of a file: the header, then each tensor's own memory where it is contiguous and on the host."""
     names = sorted(tensors, key=lambda name: (ORDER[tensors[name].dtype], name.encode()))
     header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
     parts, end = [], 0
@@ -45,6 +45,7 @@ def tensor_parts(tensors: Tensors, metadata: Mapping[str, str] | None = None) ->
 
 
 def pack_tensors(tensors: Tensors, metadata: Mapping[str, str] | None = None) -> bytes:
+    """The bytes of a file."""
     return b"".join(tensor_parts(tensors, metadata))
 
 

@@ -1,4 +1,4 @@
-"""Networks. Each group of parameters an algorithm trains is a submodule with a plain `forward`."""
+"""Networks. Each group of parameters is a submodule with a plain `forward`."""
 
 from rl_training.models.cnn.drq import CNNDrQModel
 from rl_training.models.cnn.drqv2 import CNNDrQv2Model

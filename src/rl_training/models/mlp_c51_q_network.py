@@ -1,4 +1,4 @@
-"""A network that gives, for every action, the logits of its return over fixed atoms."""
+"""C51's network: for every action, the logits of its return over fixed atoms."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class MLPC51QNetwork(DistributionalQNetwork):
         self.v_min, self.v_max = v_min, v_max
 
     def action_values(self, obs: Tensor) -> Tensor:
+        """(batch, actions): the expected returns."""
         logits = self(obs)
         atoms = torch.linspace(self.v_min, self.v_max, self.outputs, device=logits.device)
         return (logits.softmax(-1) * atoms).sum(-1)  # type: ignore[no-any-return]

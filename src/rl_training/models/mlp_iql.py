@@ -1,4 +1,4 @@
-"""Gaussian actor, twin critics and a state value."""
+"""IQL's networks: Gaussian actor, twin critics and a state value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rl_training.models.parts import (
 
 
 class ClippedGaussianModel(nn.Module):
-    """An actor alone: what behaviour cloning needs; a subclass adds the critics."""
+    """A Gaussian actor, as for behaviour cloning; a subclass adds the critics."""
 
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256)) -> None:
         super().__init__()
@@ -29,13 +29,15 @@ class ClippedGaussianModel(nn.Module):
         orthogonal_(self, math.sqrt(2))
 
     def sample_actions(self, obs: Tensor, deterministic: bool = False) -> SampledActions:
-        """Actions within [-1, 1]: those that fall outside are clipped, and have the density of what was drawn."""
+        """Actions clipped to [-1, 1], with the log-density of the unclipped sample."""
         mean, log_std = self.actor(as_batch(obs))
-        drawn = mean if deterministic else mean + log_std.exp() * torch.randn_like(mean)
-        return SampledActions(drawn.clamp(-1, 1), gaussian_log_density(mean, log_std, drawn))
+        sample = mean if deterministic else mean + log_std.exp() * torch.randn_like(mean)
+        return SampledActions(sample.clamp(-1, 1), gaussian_log_density(mean, log_std, sample))
 
 
 class MLPIQLModel(ClippedGaussianModel):
+    """Gaussian actor, twin critics and a state value, with orthogonal weights."""
+
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256)) -> None:
         super().__init__(obs_dim, action_dim, hidden_sizes)
         self.critic = CriticEnsemble(2, obs_dim, action_dim, hidden_sizes)
@@ -44,8 +46,10 @@ class MLPIQLModel(ClippedGaussianModel):
             orthogonal_(part, math.sqrt(2))
 
     def q_values(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """The values of both critics, (batch,) each."""
         values = self.critic(as_batch(obs), as_batch(actions))
         return values[0], values[1]
 
     def value(self, obs: Tensor) -> Tensor:
+        """The values of states: (batch,)."""
         return self.state_value(as_batch(obs))  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""A network that gives the quantile of every action's return at whatever level it is asked for."""
+"""IQN's network: the quantiles of every action's return at given levels."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rl_training.models.parts import as_batch, check_count, midpoints
 class MLPIQNQNetwork(DistributionalQNetwork):
     """(batch, obs) and (batch, levels) -> (batch, actions, levels), levels between 0 and 1.
 
-    The observation's features (the convolutions', or those of the first hidden layer) are multiplied by a level's, a
-    layer over `num_cosines` cosines of it; the other hidden layers are behind. Without levels: `num_policy_quantiles`
-    even ones, whose mean an action is worth.
+    The features of the observation (from convolutions, or from the first hidden layer) are multiplied by those of a
+    level, a layer over `num_cosines` cosines of it; the other hidden layers follow. The default levels are
+    `num_policy_quantiles` even ones, whose mean is the value of an action.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class MLPIQNQNetwork(DistributionalQNetwork):
         check_count("num_cosines", num_cosines)
         if isinstance(obs_dim, int):
             require(len(hidden_sizes) > 0, "hidden_sizes", "of at least one layer, which the levels multiply")
-            features, *behind = hidden_sizes
+            features, *following = hidden_sizes
         else:
-            features, behind = NatureCNN.features_of(obs_dim), list(hidden_sizes)
-        super().__init__(features, action_dim, behind, 1, dueling, noisy, reads_obs=False)
+            features, following = NatureCNN.features_of(obs_dim), list(hidden_sizes)
+        super().__init__(features, action_dim, following, 1, dueling, noisy, reads_obs=False)
         self.obs_dim, self.num_policy_quantiles, self.num_cosines = obs_dim, num_policy_quantiles, num_cosines
         self.reader = DenseLayers([obs_dim, features], 1) if isinstance(obs_dim, int) else NatureCNN(obs_dim)
         self.levels = DenseLayers([num_cosines, features], 1)
@@ -52,12 +52,13 @@ class MLPIQNQNetwork(DistributionalQNetwork):
             levels = midpoints(self.num_policy_quantiles, features.device).expand(len(features), -1)
         steps = torch.arange(self.num_cosines, device=features.device)
         cosines = torch.cos(math.pi * steps * levels.unsqueeze(-1))  # (batch, levels, cosines)
-        of_levels = F.relu(self.levels(cosines.flatten(0, 1))).unflatten(0, levels.shape)
-        rows = (features.unsqueeze(1) * of_levels).flatten(0, 1)
+        level_features = F.relu(self.levels(cosines.flatten(0, 1))).unflatten(0, levels.shape)
+        rows = (features.unsqueeze(1) * level_features).flatten(0, 1)
         if noise is not None and noise.dim() > 1:  # one vector for each observation, the same at all its levels
             noise = noise.unsqueeze(1).expand(-1, levels.shape[1], -1).flatten(0, 1)
         values: Tensor = super().forward(rows, noise).squeeze(-1).unflatten(0, levels.shape)
         return values.transpose(1, 2)
 
     def action_values(self, obs: Tensor) -> Tensor:
+        """(batch, actions): the means of the quantiles."""
         return self(obs).mean(-1)  # type: ignore[no-any-return]

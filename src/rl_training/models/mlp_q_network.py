@@ -1,4 +1,4 @@
-"""Networks that value discrete actions: one number each, or a distribution of `outputs` numbers."""
+"""Q networks of discrete actions: one value each, or a distribution of `outputs` numbers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rl_training.models.parts import as_batch
 
 
 class DistributionalQNetwork(nn.Module):
-    """(batch, obs) -> (batch, actions, outputs). `obs_dim` may be an image's shape: convolutions come first then.
+    """(batch, obs) -> (batch, actions, outputs). `obs_dim` may be an image shape: convolutions encode it.
 
-    `dueling` (Wang et al. 2016): behind all hidden layers but the last, one stream gives the state's value and one
-    the advantages, which are zero on average. `noisy` (Fortunato et al. 2018): every layer that does not read the
-    observation has noisy weights; with `reads_obs` false, none does.
+    `dueling` (Wang et al. 2016): after all hidden layers but the last, one stream computes the value of the state and
+    one the advantages, which are zero on average. `noisy` (Fortunato et al. 2018): every layer but the one that reads
+    the observation has noisy weights; with `reads_obs` false, every layer has.
     """
 
     def __init__(
@@ -35,9 +35,9 @@ class DistributionalQNetwork(nn.Module):
         self.obs_dim, self.action_dim, self.outputs = obs_dim, action_dim, outputs
         self.image = None if isinstance(obs_dim, int) else NatureCNN(obs_dim)
         sizes = [obs_dim if isinstance(obs_dim, int) else NatureCNN.features_of(obs_dim), *hidden_sizes]
-        shared = max(len(hidden_sizes) - 1, 0) if dueling else 0  # layers in front of the two streams
+        shared = max(len(hidden_sizes) - 1, 0) if dueling else 0  # layers before the two streams
         layers = len(sizes) - shared
-        # A network of one layer has no other place for its noise; an image is read by the convolutions.
+        # A network of one layer has its noise there; an image is read by the convolutions.
         reads = int(reads_obs and self.image is None and (shared > 0 or layers > 1))
         plain = layers if not noisy else reads * (not shared)
         self.trunk = DenseLayers(sizes[: shared + 1], reads if noisy else shared) if shared else None
@@ -47,7 +47,7 @@ class DistributionalQNetwork(nn.Module):
         self.noise_size = sum(part.noise_size for part in self.parts)
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
-        """`noise`: `noise_size` normal numbers for the noisy layers, for all rows or each; none: their means."""
+        """`noise`: `noise_size` normal numbers for the noisy layers, for all rows or each; None: the mean weights."""
         hidden, noises = as_batch(obs) if self.image is None else self.image(obs), self._split(noise)
         if self.trunk is not None:
             hidden = F.relu(self.trunk(hidden, noises.pop(0)))
@@ -62,7 +62,7 @@ class DistributionalQNetwork(nn.Module):
         return [None] * len(sizes) if noise is None else list(noise.split(sizes, -1))
 
     def action_values(self, obs: Tensor) -> Tensor:
-        """(batch, actions): what the actions are worth on average."""
+        """(batch, actions): the expected returns."""
         raise NotImplementedError
 
     @torch.no_grad()

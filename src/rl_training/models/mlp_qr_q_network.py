@@ -1,4 +1,4 @@
-"""A network that gives the quantiles of every action's return."""
+"""QR-DQN's network: the quantiles of every action's return."""
 
 from __future__ import annotations
 
@@ -26,4 +26,5 @@ class MLPQRQNetwork(DistributionalQNetwork):
         super().__init__(obs_dim, action_dim, hidden_sizes, num_quantiles, dueling, noisy)
 
     def action_values(self, obs: Tensor) -> Tensor:
+        """(batch, actions): the means of the quantiles."""
         return self(obs).mean(-1)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Squashed-Gaussian actor and many critics, initialised as in REDQ's own code."""
+"""REDQ's networks: squashed-Gaussian actor and an ensemble of critics."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from rl_training.models.parts import CriticEnsemble, as_batch, xavier_
 
 
 class MLPREDQModel(GaussianPolicyModel):
+    """Squashed-Gaussian actor and `num_critics` critics, initialised as in the authors' code."""
+
     def __init__(
         self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), num_critics: int = 10
     ) -> None:
@@ -20,5 +22,5 @@ class MLPREDQModel(GaussianPolicyModel):
         xavier_(self)
 
     def q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """(batch, num_critics)."""
+        """The values of all critics: (batch, num_critics)."""
         return self.critic(as_batch(obs), as_batch(actions)).T  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Squashed-Gaussian actor and an ensemble of critics."""
+"""SAC's networks: squashed-Gaussian actor and an ensemble of critics."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ class GaussianPolicyModel(nn.Module):
         self.actor = GaussianActor(obs_dim, action_dim, hidden_sizes)
 
     def sample_actions(self, obs: Tensor, deterministic: bool = False) -> SampledActions:
+        """Random actions, or the mode of the policy."""
         obs = as_batch(obs)
         noise = None if deterministic else torch.randn(obs.shape[0], self.action_dim, device=obs.device)
         return SampledActions(*self.actor(obs, noise))
 
 
 class MLPSACModel(GaussianPolicyModel):
+    """Squashed-Gaussian actor and `num_critics` critics."""
+
     def __init__(
         self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), num_critics: int = 2
     ) -> None:

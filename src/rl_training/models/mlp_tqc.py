@@ -1,4 +1,4 @@
-"""Squashed-Gaussian actor and critics that give quantiles of the return."""
+"""TQC's networks: squashed-Gaussian actor and quantile critics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rl_training.models.parts import QuantileCriticEnsemble, as_batch
 
 
 class MLPTQCModel(GaussianPolicyModel):
-    """`critic_hidden_sizes` are those of the critics, where they differ from the actor's `hidden_sizes`."""
+    """Squashed-Gaussian actor and quantile critics; `critic_hidden_sizes` defaults to `hidden_sizes`."""
 
     def __init__(
         self,

@@ -16,9 +16,9 @@ SIGMA = 0.5  # the paper's sigma_0
 
 
 class NoisyLinear(StackedLinear):
-    """A dense layer whose weights are shaken by n_in + n_out standard normal numbers; without them, their mean.
+    """A dense layer with noisy weights: n_in + n_out standard normal numbers perturb their means.
 
-    `noise` is one such vector for all rows, or one for each row.
+    `noise` is one such vector for all rows or one for each row; None: the mean weights.
     """
 
     def __init__(self, n_in: int, n_out: int) -> None:
@@ -31,9 +31,9 @@ class NoisyLinear(StackedLinear):
         if noise is None:
             return super().forward(x)
         scaled, n_in = noise.sign() * square_root(noise.abs()), self.weight.shape[-2]
-        # x (W + S * e_in e_out') = x W + ((x * e_in) S) * e_out: no row needs a weight matrix of its own.
-        shaken = stacked_product(x * scaled[..., :n_in], self.weight_sigma, self.bias_sigma)
-        return super().forward(x) + shaken * scaled[..., n_in:]
+        # x (W + S * e_in e_out') = x W + ((x * e_in) S) * e_out, without a weight matrix for each row.
+        perturbation = stacked_product(x * scaled[..., :n_in], self.weight_sigma, self.bias_sigma)
+        return super().forward(x) + perturbation * scaled[..., n_in:]
 
 
 class DenseLayers(nn.Module):

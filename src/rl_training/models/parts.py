@@ -1,4 +1,4 @@
-"""The pieces networks are made of. An ensemble is one stacked tensor; a module owns parameters and no buffers."""
+"""Building blocks of networks. An ensemble is one stacked tensor; modules have parameters and no buffers."""
 
 from __future__ import annotations
 
@@ -19,27 +19,28 @@ MAX_ACTION = 1 - 1e-5  # recorded actions at a bound would have no finite densit
 
 @dataclass(frozen=True)
 class SampledActions:
-    """Actions in [-1, 1] and the logarithm of their density, one number a row."""
+    """Actions in [-1, 1] and their log-densities, one number per row."""
 
     actions: Tensor
     logprobs: Tensor
 
 
 def midpoints(count: int, device: torch.device) -> Tensor:
-    """The levels of `count` quantiles, each in the middle of its share."""
+    """The levels of `count` quantiles: the midpoints of as many equal intervals."""
     return (torch.arange(count, device=device) + 0.5) / count
 
 
 def square_root(values: Tensor) -> Tensor:
-    """The square root, from operations that round alike on every processor.
+    """The square root, by operations that round the same on every processor.
 
-    On a CPU torch's own comes from MKL, which refines the processor's approximation of 1 / sqrt(x): on another model a
-    fifth of the results differ in the last bit.
+    On a CPU torch.sqrt uses MKL, which refines the processor's approximation of 1 / sqrt(x): on another model a fifth
+    of the results differ in the last bit.
     """
     return values.rsqrt().reciprocal_() if values.device.type == "cpu" else values.sqrt()
 
 
 def check_count(name: str, value: int, minimum: int = 1) -> None:
+    """Reject a count that is not an integer >= `minimum`."""
     require(isinstance(value, int) and value >= minimum, name, f"an integer >= {minimum}, got {value!r}")
 
 
@@ -60,8 +61,9 @@ class StackedLinear(nn.Module):
 
 
 def stacked_product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """`x @ weight + bias`, with the same rounding for one seed and for stacked seeds."""
     if weight.shape[-1] == 1 and weight.device.type == "cpu":
-        # There, a product with one column takes another kernel, which rounds differently when seeds are stacked.
+        # On a CPU a product with one column uses another kernel, which rounds differently when seeds are stacked.
         return (torch.matmul(x, weight.expand(-1, -1, 2)) + bias)[..., :1]
     return torch.matmul(x, weight) + bias
 
@@ -84,7 +86,7 @@ class StackedMLP(nn.Module):
 
 
 class GaussianActor(nn.Module):
-    """A squashed Gaussian policy. With a `log_std_range` the spread is squeezed into it, else cut off at its bounds."""
+    """A squashed Gaussian policy. With a `log_std_range` tanh maps log_std into it, else log_std is clamped."""
 
     def __init__(
         self,
@@ -109,7 +111,7 @@ class GaussianActor(nn.Module):
             low, high = self.log_std_range
             log_std = low + 0.5 * (high - low) * (log_std.tanh() + 1)
         if actions is not None:
-            # The inverse of tanh, not with atanh: like softplus below, that would round differently with seeds stacked.
+            # The inverse of tanh; atanh, like softplus below, would round differently with seeds stacked.
             inside = actions.clamp(-MAX_ACTION, MAX_ACTION)
             noise = (0.5 * ((1 + inside) / (1 - inside)).log() - mean) / log_std.exp()
         if noise is None:
@@ -121,14 +123,14 @@ def squashed_gaussian(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Ten
     """tanh(mean + std * noise) and its log-density."""
     pre = mean + log_std.exp() * noise
     log_normal = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
-    # log(1 - tanh(u)^2) in the form that neither overflows nor takes the log of zero. Not with softplus: on a CPU its
-    # result depends on where in the array a number stands, so stacked seeds would round differently.
+    # log(1 - tanh(u)^2) in a form that neither overflows nor takes the log of zero. Not with softplus: on a CPU its
+    # rounding depends on a number's position in the array, so stacked seeds would differ.
     log_slope = 2 * (math.log(2) - pre + F.logsigmoid(2 * pre))
     return pre.tanh(), (log_normal - log_slope).sum(-1)
 
 
 class DeterministicActor(nn.Module):
-    """A policy without chance: the squashed output of one network."""
+    """A deterministic policy: the squashed output of one network."""
 
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
         super().__init__()
@@ -139,7 +141,7 @@ class DeterministicActor(nn.Module):
 
 
 class ClippedGaussianActor(nn.Module):
-    """A Gaussian around a squashed mean, its spread the same for every observation (Kostrikov et al. 2021)."""
+    """A Gaussian with a squashed mean and one standard deviation for all observations (Kostrikov et al. 2021)."""
 
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
         super().__init__()
@@ -147,12 +149,12 @@ class ClippedGaussianActor(nn.Module):
         self.log_std = nn.Parameter(torch.zeros(action_dim))
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean of each row's actions, and the logarithm of their common standard deviation."""
+        """The mean of each row, and the logarithm of the common standard deviation."""
         return self.mean(obs), self.log_std.clamp(-5.0, LOG_STD_MAX)
 
 
 def gaussian_log_density(mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
-    """Of each row: (batch, action) -> (batch,)."""
+    """The log-density of each row of actions: (batch, action) -> (batch,)."""
     scaled = (actions - mean) * (-log_std).exp()
     return (-0.5 * scaled.square() - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
 
@@ -194,7 +196,7 @@ class CriticEnsemble(QuantileCriticEnsemble):
 
 
 def xavier_(model: nn.Module) -> None:
-    """Glorot's uniform weights and zero biases in every dense layer."""
+    """Initialise every dense layer with Glorot's uniform weights and zero biases."""
     for layer in model.modules():
         if isinstance(layer, StackedLinear):
             bound = math.sqrt(6 / (layer.weight.shape[1] + layer.weight.shape[2]))
@@ -203,7 +205,7 @@ def xavier_(model: nn.Module) -> None:
 
 
 def orthogonal_(model: nn.Module, gain: float) -> None:
-    """Orthogonal weights and zero biases in every dense layer and, with the gain of a ReLU, every convolution."""
+    """Initialise dense layers and, with the gain of a ReLU, convolutions with orthogonal weights and zero biases."""
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.orthogonal_(layer.weight, math.sqrt(2))
@@ -215,7 +217,7 @@ def orthogonal_(model: nn.Module, gain: float) -> None:
 
 
 def as_batch(value: Tensor) -> Tensor:
-    """A single unbatched vector comes back as a batch of one."""
+    """A float32 batch; a single unbatched vector becomes a batch of one."""
     value = torch.as_tensor(value, dtype=torch.float32)
     _check_vectors(value)
     return value.unsqueeze(0) if value.ndim == 1 else value

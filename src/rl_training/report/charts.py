@@ -1,4 +1,4 @@
-"""Line charts as inline SVG: no script, readable ticks, values on hover, colours from the page's CSS variables."""
+"""Line charts as inline SVG: no script, round ticks, values on hover, colours from the page's CSS variables."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby, pairwise
 
-# Larger numbers overflow when an axis range is worked out, so they count as missing like nan and inf do.
-LARGEST_DRAWN = 1e150
-SMALLEST_RANGE = 1e-150
+# Larger numbers overflow in the range of an axis, so they count as missing, like nan and inf.
+MAX_DRAWN = 1e150
+MIN_RANGE = 1e-150
 UNITS = ((1e9, 1e9, "B"), (1e6, 1e6, "M"), (1e4, 1e3, "k"), (0.0, 1.0, ""))
 LEFT, RIGHT, TOP, BOTTOM = 50.0, 14.0, 24.0, 38.0
 
@@ -35,7 +35,7 @@ CHART_CSS = """
 
 @dataclass(frozen=True)
 class Point:
-    """One place on a curve; `low` and `high` bound the shaded band around it."""
+    """A point of a curve; `low` and `high` bound the shaded band around it."""
 
     x: float
     y: float
@@ -45,6 +45,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
+    """A named curve, with a marker at each point if `markers` is set."""
+
     name: str
     points: Sequence[Point]
     markers: bool = False
@@ -52,7 +54,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """Maps values to pixels, `start` to `end` (pixels may run downwards)."""
+    """Maps values from `low` to `high` to pixels from `start` to `end`, which may be the smaller."""
 
     low: float
     high: float
@@ -75,7 +77,7 @@ def line_chart(
     width: int = 480,
     height: int = 260,
 ) -> str:
-    """One figure: title and note in HTML, curves with bands in SVG; says so where there is nothing to draw."""
+    """One figure: title and note in HTML, curves with bands in SVG, or a remark that there is no data."""
     drawn = [Series(one.name, _drawable(one.points), one.markers) for one in series]
     drawn = [one for one in drawn if one.points]
     names = (
@@ -86,9 +88,9 @@ def line_chart(
     if not drawn:
         return f'<figure class="chart">{caption}<p class="empty">No data yet.</p></figure>'
     points = [point for one in drawn for point in one.points]
-    x_axis = _step_axis([point.x for point in points], LEFT, width - RIGHT, most_ticks=max(5, width // 90))
+    x_axis = _step_axis([point.x for point in points], LEFT, width - RIGHT, max_ticks=max(5, width // 90))
     y_values = [value for point in points for value in (point.y, point.low, point.high) if value is not None]
-    y_axis = _value_axis(y_values, height - BOTTOM, TOP, most_ticks=max(5, height // 50))
+    y_axis = _value_axis(y_values, height - BOTTOM, TOP, max_ticks=max(5, height // 50))
     parts = [
         *_frame(x_axis, y_axis, x_label, y_label),
         *(part for i, one in enumerate(drawn) for part in _curve(one, i, x_axis, y_axis)),
@@ -100,9 +102,9 @@ def line_chart(
     )
 
 
-def nice_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
-    """Round numbers (1, 2 or 5 times a power of ten) that enclose low..high, about `most` of them."""
-    rough = (high - low) / max(most - 1, 1)
+def nice_ticks(low: float, high: float, count: int) -> tuple[float, ...]:
+    """Round numbers (1, 2 or 5 times a power of ten) that enclose low..high, about `count` of them."""
+    rough = (high - low) / max(count - 1, 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= 0.7 * rough)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
@@ -115,13 +117,13 @@ def format_ticks(ticks: Sequence[float]) -> list[str]:
     step = ticks[1] - ticks[0] if len(ticks) > 1 else largest
     if largest >= 1e12 or 0 < largest < 1e-3:
         return [_minus(f"{tick:.3g}") for tick in ticks]
-    scale, unit = next((scale, unit) for least, scale, unit in UNITS if largest >= least)
+    scale, unit = next((scale, unit) for minimum, scale, unit in UNITS if largest >= minimum)
     decimals = max(0, -math.floor(math.log10(step / scale) + 1e-9)) if step else 0
     return ["0" if tick == 0 else _minus(f"{tick / scale:,.{decimals}f}{unit}") for tick in ticks]
 
 
 def format_number(value: float) -> str:
-    """A number for people: whole numbers in full, others with four significant digits."""
+    """A number as text: whole numbers in full, others with four significant digits."""
     if not math.isfinite(value):
         return str(value)
     if value == int(value) and abs(value) < 1e12:
@@ -133,7 +135,7 @@ def format_number(value: float) -> str:
 
 
 def format_column(values: Sequence[float | None]) -> list[str]:
-    """Numbers read together: one number of decimals for all, chosen for the largest."""
+    """Numbers of one column as text: the same number of decimals for all, chosen for the largest."""
     numbers = [value for value in values if value is not None]
     largest = max(map(abs, numbers), default=0.0)
     if all(value == int(value) for value in numbers) or not 1e-3 <= largest < 1e6:
@@ -148,27 +150,27 @@ def _minus(text: str) -> str:
 
 def _drawable(points: Sequence[Point]) -> list[Point]:
     def usable(value: float | None) -> bool:
-        return value is None or (math.isfinite(value) and abs(value) < LARGEST_DRAWN)
+        return value is None or (math.isfinite(value) and abs(value) < MAX_DRAWN)
 
     kept = [point for point in points if all(map(usable, (point.x, point.y, point.low, point.high)))]
     return sorted(kept, key=lambda point: point.x)
 
 
-def _step_axis(values: Sequence[float], start: float, end: float, most_ticks: int) -> Axis:
-    """Training steps start at zero and end at the last one, ticks in between."""
+def _step_axis(values: Sequence[float], start: float, end: float, max_ticks: int) -> Axis:
+    """An axis of training steps, from zero to the last, with ticks in between."""
     low = min(0.0, *values)
     high = max(values) if max(values) > low else low + 1
-    ticks = tuple(tick for tick in nice_ticks(low, high, most_ticks) if low <= tick <= high * (1 + 1e-9))
+    ticks = tuple(tick for tick in nice_ticks(low, high, max_ticks) if low <= tick <= high * (1 + 1e-9))
     return Axis(low, high, start, end, ticks)
 
 
-def _value_axis(values: Sequence[float], start: float, end: float, most_ticks: int) -> Axis:
+def _value_axis(values: Sequence[float], start: float, end: float, max_ticks: int) -> Axis:
     low, high = min(values), max(values)
     largest = max(abs(low), abs(high))
-    if high - low <= max(1e-9 * largest, SMALLEST_RANGE):
-        padding = 0.1 * largest if largest > SMALLEST_RANGE else 1.0
+    if high - low <= max(1e-9 * largest, MIN_RANGE):
+        padding = 0.1 * largest if largest > MIN_RANGE else 1.0
         low, high = low - padding, high + padding
-    ticks = nice_ticks(low, high, most_ticks)
+    ticks = nice_ticks(low, high, max_ticks)
     return Axis(ticks[0], ticks[-1], start, end, ticks)
 
 

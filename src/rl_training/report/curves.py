@@ -1,4 +1,4 @@
-"""The report's curves: returns, and every training metric that moved."""
+"""The report's charts: returns, and every training metric that changes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from rl_training.report.run_data import Run, curve_points, episode_returns, metr
 TRAINING_RETURN = "rollout/ep_rew_mean"
 METRIC_TITLES = {TRAINING_RETURN: "Training return", "rollout/ep_len_mean": "Episode length"}
 ABBREVIATIONS = {"q", "td", "kl", "bc", "cql"}
-COUNTERS = {"train/n_updates"}  # a straight line; its end is among the headline numbers
-SCHEDULED = {"train/learning_rate", "rollout/exploration_rate"}  # set by the config, which tells them where they stay
+COUNTERS = {"train/n_updates"}  # a straight line; the last value is a headline number
+SCHEDULED = {"train/learning_rate", "rollout/exploration_rate"}  # set by the config
 
 
 def curves(run: Run) -> str:
+    """The HTML of all charts, and a line with the metrics that are constant."""
     names = dict.fromkeys(name for row in run.metrics for name in row)
     others = [name for name in names if name.startswith("rollout/") and name != TRAINING_RETURN]
     others += [name for name in names if name.startswith("train/")]
     drawn = {name: points for name in others if name not in COUNTERS and (points := _metric_points(run, name))}
-    still = {name: points[0].y for name, points in drawn.items() if _is_constant(points)}
+    constant = {name: points[0].y for name, points in drawn.items() if _is_constant(points)}
     charts = []
     for name, points in drawn.items():
-        if name not in still and not (name in SCHEDULED and len(points) == 1):
+        if name not in constant and not (name in SCHEDULED and len(points) == 1):
             charts.append(f'<div class="card">{_metric_chart(run, name, points, 300, 210)}</div>')
-    facts = [f"{_title(name)} {format_number(value)}" for name, value in still.items() if name not in SCHEDULED]
+    facts = [f"{_title(name)} {format_number(value)}" for name, value in constant.items() if name not in SCHEDULED]
     parts = [
         _returns(run),
         f'<h2>Training</h2><div class="row multiples">{"".join(charts)}</div>' if charts else "",
@@ -36,7 +37,7 @@ def curves(run: Run) -> str:
 
 
 def _returns(run: Run) -> str:
-    """Evaluations, training episodes and the video; a run on a data set alone has no training episodes to wait for."""
+    """Evaluations, training episodes and the video; a run on a dataset alone has no training episodes."""
     many = len(run.seeds) > 1
     points = curve_points(run.evaluations, episode_returns, many)
     training = _metric_points(run, TRAINING_RETURN)

@@ -1,4 +1,4 @@
-"""One self-contained HTML page that tells how a run went; opens offline and works on unfinished runs."""
+"""The report of a run: one self-contained HTML page, also for unfinished runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.core.checks import UserError
-from rl_training.core.statistics import names_iqm, summarize
+from rl_training.core.statistics import summarize, uses_iqm
 from rl_training.report.charts import CHART_CSS, format_column, format_number
 from rl_training.report.curves import TRAINING_RETURN, curves
 from rl_training.report.run_data import (
@@ -27,7 +27,7 @@ from rl_training.report.run_data import (
 )
 from rl_training.report.style import PAGE_CSS
 
-STATUS_WORDS = {
+STATUS_LABELS = {
     "running": "Running",
     "finished": "Finished",
     "stopped": "Stopped",
@@ -37,7 +37,7 @@ STATUS_WORDS = {
 
 
 def write_report(run_dir: Path, path: Path | None = None) -> Path:
-    """Write the report of a run directory from whatever is there, and return its path: by default `report.html`."""
+    """Write the report of a run directory, complete or not, and return its path: by default `report.html`."""
     if not run_dir.is_dir():
         raise UserError(f"no run directory at {run_dir}")
     path = run_dir / "report.html" if path is None else path
@@ -53,14 +53,14 @@ def write_report(run_dir: Path, path: Path | None = None) -> Path:
 def _page(run: Run) -> str:
     algo, env_id = run.info.get("algo"), run.info.get("env_id")
     title = f"{str(algo).upper()} on {env_id}" if algo and env_id else "Training run"
-    tone = run.status if run.status in STATUS_WORDS else "unknown"
-    word = STATUS_WORDS.get(run.status, run.status.capitalize())
+    tone = run.status if run.status in STATUS_LABELS else "unknown"
+    label = STATUS_LABELS.get(run.status, run.status.capitalize())
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; media-src data:">
 <style>{PAGE_CSS}{CHART_CSS}</style></head><body><main>
-<h1>{escape(title)} <span class="status {tone}">{escape(word)}</span></h1>
+<h1>{escape(title)} <span class="status {tone}">{escape(label)}</span></h1>
 <p class="about">{escape(_about(run))}</p>
 {_callouts(run)}
 {_headline(run)}
@@ -122,7 +122,7 @@ def _evaluation_tiles(run: Run) -> list[str]:
     if len(run.seeds) > 1 and finals:
         across = summarize(list(finals.values()))
         mean, std, detail = across["mean"], across["std"], f"mean and spread over {across['n']} seeds"
-        if names_iqm(across["n"]):
+        if uses_iqm(across["n"]):
             low, high = map(format_number, across["interval"])
             tiles.append(_tile(f"{name}, interquartile mean", across["iqm"], detail=f"95 % interval {low} to {high}"))
     else:
@@ -138,7 +138,7 @@ def _evaluation_tiles(run: Run) -> list[str]:
 
 
 def _effort_tiles(run: Run) -> list[str]:
-    """How far it got and what that took."""
+    """Steps, updates and wall time."""
     many = len(run.seeds) > 1
     each = "per seed" if many else ""
     seconds, rate = pace(run)
@@ -188,7 +188,7 @@ def _dataset(run: Run) -> str:
         "Returns": "" if None in numbers else f"{mean} ± {std}, from {low} to {high}",
         "SHA-256": data.get("sha256"),
     }
-    return _facts("Data set", facts)
+    return _facts("Dataset", facts)
 
 
 def _seed_table(run: Run) -> str:

@@ -1,4 +1,4 @@
-"""What a report shows, read from a run directory that may be unfinished, cut short or partly missing."""
+"""The data of a report, read from a run directory that may be unfinished or incomplete."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.files.run_directory import is_locked
-from rl_training.report.charts import LARGEST_DRAWN, Point
+from rl_training.report.charts import MAX_DRAWN, Point
 
 Row = dict[str, Any]
-MOST_POINTS = 150
+MAX_POINTS = 150
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run directory holds, as far as it could be read."""
+    """The readable content of a run directory."""
 
     info: Mapping[str, Any]
     config: str
     metrics: Sequence[Row]
     evaluations: Sequence[Row]
     video: bytes | None
-    locked: bool | None = None  # whether a process works on it; None: unknown
+    locked: bool | None = None  # whether a process is running it; None: unknown
 
     @property
     def status(self) -> str:
-        """As recorded, but `interrupted` for a run whose process ended without recording anything."""
+        """The recorded status, but `interrupted` for a run whose process ended without recording one."""
         status = str(self.info.get("status", "unknown"))
         return "interrupted" if status == "running" and self.locked is False else status
 
@@ -46,20 +46,20 @@ class Run:
 
     @property
     def dataset(self) -> Mapping[str, Any]:
-        """What the run recorded of its data set; empty for a run that learns online alone."""
+        """The recorded summary of the dataset; empty for a run without one."""
         return as_mapping(self.info.get("dataset"))
 
     @property
     def offline_steps(self) -> float:
-        """The updates on the data set alone, before any step of an environment."""
+        """Updates on the dataset alone, before the first step of an environment."""
         if not self.dataset:
             return 0
-        asked = as_number(self.dataset.get("offline_steps"))
-        return math.inf if asked is None else asked
+        recorded = as_number(self.dataset.get("offline_steps"))
+        return math.inf if recorded is None else recorded
 
     @property
     def unit(self) -> str:
-        """What a step of the run is: of its environment, or, learning from a data set, an update."""
+        """The unit of the run's steps: environment steps, or updates where it learns from a dataset alone."""
         return "updates" if math.isinf(self.offline_steps) else "steps"
 
     @property
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def steps(self) -> float | None:
-        """How far it got, as recorded at its end or else logged."""
+        """The last step, as recorded at the end or else logged."""
         rows = [*self.metrics, *self.evaluations]
         recorded = self.final_metric("global_step")
         return recorded if recorded is not None else max((row["step"] for row in rows), default=None)
@@ -83,7 +83,7 @@ class Run:
 
     @property
     def concluded(self) -> bool:
-        """Whether the recorded metrics are of the run's end; one that runs again or was cut has those of an earlier."""
+        """Whether the recorded metrics are final; those of a resumed or interrupted run are of an earlier end."""
         return self.info.get("status") in ("finished", "stopped") and self.info.get("elapsed", 0) is not None
 
     def final_metric(self, name: str) -> float | None:
@@ -93,6 +93,7 @@ class Run:
 
 
 def load_run(run_dir: Path) -> Run:
+    """Read a run directory; missing or invalid files are taken as empty."""
     video = run_dir / "video.webm"
     return Run(
         info=as_mapping(_parse_json(_read_text(run_dir / "run.json"))),
@@ -109,9 +110,9 @@ def _read_text(path: Path) -> str:
 
 
 def _read_rows(path: Path) -> list[Row]:
-    """One row per step and seed, merged from its lines: training and evaluation log the same step apart.
+    """One row per step and seed, merged from its lines: training and evaluation log the same step separately.
 
-    A line cut short by a crash is skipped; of a value written twice the later one counts.
+    A line cut short by a crash is skipped; of a value written twice the later one is used.
     """
     rows: dict[tuple[float, int], Row] = defaultdict(dict)
     for line in _read_text(path).split("\n"):
@@ -134,10 +135,10 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def as_number(value: Any) -> float | None:
-    """A number that can be averaged and drawn, else None: nan, infinities and what would overflow are left out."""
+    """A number that can be averaged and drawn; None for nan, infinities, overflowing numbers and other types."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if abs(value) < LARGEST_DRAWN else None
+    return float(value) if abs(value) < MAX_DRAWN else None
 
 
 def episode_returns(row: Row) -> list[float]:
@@ -146,7 +147,7 @@ def episode_returns(row: Row) -> list[float]:
 
 
 def metric_values(name: str) -> Callable[[Row], list[float]]:
-    """Reads a metric of a row: a list of one value, or none."""
+    """A function from a row to the values of one metric: one value or none."""
 
     def values_of(row: Row) -> list[float]:
         value = as_number(row.get(name))
@@ -181,7 +182,7 @@ def best_returns(run: Run) -> dict[int, float]:
 def pace(run: Run) -> tuple[float | None, float | None]:
     """Seconds of training, and steps per second of one seed.
 
-    As recorded at the end or else logged: these leave out the time that a run lay stopped, unlike its two dates.
+    As recorded at the end or else logged: unlike the two dates, these exclude the time during which a run was stopped.
     """
     if run.concluded and (recorded := as_number(run.info.get("elapsed"))):
         return recorded, run.steps / recorded if run.steps else None
@@ -198,10 +199,10 @@ def pace(run: Run) -> tuple[float | None, float | None]:
 
 
 def curve_points(rows: Sequence[Row], values_of: Callable[[Row], list[float]], many_seeds: bool) -> list[Point]:
-    """Mean with lowest and highest: over seeds where there are several, else over the values of one place."""
+    """Mean, minimum and maximum at each step: over seeds where there are several, else over the values."""
     steps = sorted({row["step"] for row in rows})
-    wide = max(1, math.ceil(len(steps) / MOST_POINTS))
-    place = {step: steps[min(i - i % wide + wide, len(steps)) - 1] for i, step in enumerate(steps)}
+    width = max(1, math.ceil(len(steps) / MAX_POINTS))
+    place = {step: steps[min(i - i % width + width, len(steps)) - 1] for i, step in enumerate(steps)}
     gathered: dict[float, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if values := values_of(row):

@@ -1,4 +1,4 @@
-"""Write rendered frames as a video: .webm (VP9, which every browser plays), .mp4 (H.264) or .gif."""
+"""Writing rendered frames as a video: .webm (VP9), .mp4 (H.264) or .gif."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rl_training.core.checks import UserError
 
 Frame = NDArray[np.uint8]
 
-# Subsampled colour needs even sizes; padding one pixel keeps the rest sharp where scaling would blur it.
+# Subsampled colour needs even sizes; one pixel of padding avoids the blur of scaling.
 EVEN = ("-pix_fmt", "yuv420p", "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2")
 ENCODERS = {
     ".webm": (
@@ -23,8 +23,8 @@ ENCODERS = {
         *(*EVEN, "-f", "webm"),
     ),
     ".mp4": ("-c:v", "libx264", "-preset", "fast", "-crf", "23", "-movflags", "+faststart", *EVEN, "-f", "mp4"),
-    # A palette for each frame, since one for all would need every frame in memory. Delays are hundredths of a second,
-    # and viewers slow down those below two.
+    # A palette for each frame, since one for all would need every frame in memory. At most 50 fps: viewers slow down
+    # delays below two hundredths of a second.
     ".gif": (
         *("-vf", "fps=min(source_fps\\,50),split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1"),
         *("-f", "gif"),
@@ -33,7 +33,7 @@ ENCODERS = {
 
 
 def check_video_path(path: Path) -> Path:
-    """The path as it is, or an error that names the endings of the formats that can be written."""
+    """Return the path, or reject one whose suffix is of no supported format."""
     if path.suffix.lower() not in ENCODERS:
         *others, last = ENCODERS
         raise UserError(f"{path}: a video's name must end in {', '.join(others)} or {last}")
@@ -41,7 +41,7 @@ def check_video_path(path: Path) -> Path:
 
 
 def write_video(frames: Iterable[Frame], path: Path, fps: int) -> Path:
-    """Encode `frames` (uint8, height x width x 3) in the format of `path`'s ending, one frame in memory at a time."""
+    """Encode `frames` (uint8, height x width x 3) in the format of `path`'s suffix, one frame in memory at a time."""
     encode = ENCODERS[check_video_path(path).suffix.lower()]
     if fps < 1:
         raise UserError(f"a video needs at least 1 frame per second, got fps={fps}")
@@ -52,7 +52,7 @@ def write_video(frames: Iterable[Frame], path: Path, fps: int) -> Path:
     shape = _checked(first, first.shape).shape
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.part")
-    import imageio_ffmpeg  # 30 MB of ffmpeg: only those who film need it
+    import imageio_ffmpeg  # 30 MB of ffmpeg: imported only where a video is written
 
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error"]
     command += ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{shape[1]}x{shape[0]}", "-r", str(fps), "-i", "-"]
@@ -83,7 +83,7 @@ def _feed(encoder: subprocess.Popen[bytes], first: Frame, remaining: Iterable[Fr
             encoder.stdin.write(_checked(frame, first.shape).tobytes())
         encoder.stdin.close()
     except BrokenPipeError:
-        pass  # ffmpeg gave up; its exit status and message say why
+        pass  # ffmpeg failed; its exit status and message are reported
 
 
 def _checked(frame: Frame, shape: tuple[int, ...]) -> Frame:

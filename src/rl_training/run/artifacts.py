@@ -18,7 +18,7 @@ from rl_training.core.rng import episode_seed
 from rl_training.core.signals import interruptible
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import Env, EnvSource
-from rl_training.envs.host.pixels import free_renderer, said
+from rl_training.envs.host.pixels import describe_error, free_renderer
 from rl_training.envs.host.wrappers import episode_limit
 from rl_training.report.page import write_report
 from rl_training.report.video import write_video
@@ -78,7 +78,7 @@ def _render(env: Env, name: str) -> Frame:
         frame: Any = env.render()
     except Exception as error:
         free_renderer(error)
-        raise UserError(f"{name} cannot be rendered: {said(error)}") from error
+        raise UserError(f"{name} cannot be rendered: {describe_error(error)}") from error
     if not isinstance(frame, np.ndarray):
         raise UserError(f"{name} cannot be rendered: render() returned {type(frame).__name__}")
     return frame.astype(np.uint8, copy=False)

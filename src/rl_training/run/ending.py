@@ -46,7 +46,7 @@ def _write_wanted(session: Session, result: TrainResult) -> None:
             del wanted[name]
         session.signals.check()
     except Stopped as stop:
-        session.signals.obeyed = True
+        session.signals.stopping = True
         missing = f", its {' and '.join(wanted)} {'is' if len(wanted) == 1 else 'are'} missing" if wanted else ""
         stop.describe(f"; the run is finished in {result.run_dir}{missing}", result)
         raise

@@ -79,6 +79,6 @@ def remove_unless_begun(run_dir: Path, home: Path, error: BaseException) -> None
         if (run_dir / "run.json").exists() and "asked" in RunRecord.read(run_dir).values:
             return
         if isinstance(error, Stopped):
-            active_signals().obeyed = True
+            active_signals().stopping = True
             error.describe(f"; {home} is unchanged")
         shutil.rmtree(run_dir, ignore_errors=True)

@@ -11,7 +11,7 @@ from rl_training.config.train_config import TrainConfig
 from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.memory import Dataset
 from rl_training.data.datasets.prepare import PreparedDataset, prepare_dataset
-from rl_training.envs.host.conformance import Conformance, knowing
+from rl_training.envs.host.conformance import Conformance, with_conformance
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.make import check_for_training
@@ -59,5 +59,5 @@ def check_inputs(
     conformance = None
     if source.restore is None:
         conformance = check_for_training(source) if dataset is None else dataset.environment
-    source = knowing(source, conformance)
+    source = with_conformance(source, conformance)
     return RunInputs(config, learner_class, settings, source, dataset, conformance, callbacks, show_progress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rl_training.engine.rounding import narrowed, seeds_are_exact
 from rl_training.envs.base import VectorEnv
-from rl_training.envs.host.episode_bound import missing_limit
+from rl_training.envs.host.episode_bound import no_time_limit_notice
 from rl_training.files.run_directory import RunRecord
 from rl_training.run.environment_record import REBUILT
 from rl_training.run.inputs import RunInputs
@@ -27,7 +27,7 @@ def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, 
     if envs is not None and envs.note and config.workers:
         notices.append(envs.note)
     if not limited:
-        notices.append(missing_limit(config.env_id, config))
+        notices.append(no_time_limit_notice(config.env_id, config))
     environment = record.values.get("environment")
     if envs is not None and environment is not None and environment["restore"] == "rebuilt":
         took = environment.get("rebuild_ms")

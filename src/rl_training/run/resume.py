@@ -152,7 +152,7 @@ def _requested_config(request: ResumeRequest, found: FoundRun) -> TrainConfig:
     # The last step of several environments may go past the total: asking for the same total again is no mistake.
     if total is not None and total <= step - config.num_envs:
         raise UserError(f"total_timesteps must be >= {step}, the checkpoint's step, got {total}")
-    config = _changed(config, **found.record.asked if found.record else {})
+    config = _changed(config, **found.record.resume_overrides if found.record else {})
     env_id = env_source(config, request.env_id, request.env_factory).env_id
     if request.data:
         config = _with_data(config, request.data)

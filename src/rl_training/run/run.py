@@ -111,7 +111,7 @@ class Run:
                     regime.run(session.clock, session.learner, session.after_step)
                     session.end()
             except Stopped as stop:
-                self.signals.obeyed = True
+                self.signals.stopping = True
                 stopped_half_way(stop, self.run_dir, self.record, self._newest())
                 raise
             except EnvironmentFailure as failure:

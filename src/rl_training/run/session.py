@@ -111,7 +111,7 @@ class Session:
             self.checkpoint()
         self._call("on_step")
         if self.signals.received is not None:
-            self.signals.obeyed, clock.stop_reason = True, "signal"
+            self.signals.stopping, clock.stop_reason = True, "signal"
         self.display.update(self.step, {})
 
     # --- logs ------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Session:
             with interruptible():
                 results = evaluate(self.learner, plan, self.step)
         except Stopped:
-            self.signals.obeyed = True
+            self.signals.stopping = True
             return None
         cut = sum(one.cut for one in results)
         if cut:
@@ -215,7 +215,7 @@ class Session:
         for log in self.logs.values():
             log.sync()  # a checkpoint counts on the rows before it
         checkpoint = self.saver.save(self.step, self._about())
-        endless = self.envs is not None and not self.envs.can_return
+        endless = self.envs is not None and not self.envs.can_restore
         if endless and self.record.values["resume"] == "exact":
             self.record.update(resume="inexact", resume_note=TOO_LONG)
             self.display.note(f"resume: inexact ({TOO_LONG})")

@@ -20,7 +20,7 @@ from rl_training.config.yaml_loading import LoadedYaml, plain_values
 from rl_training.core.checks import ConfigError, Problem, UserError
 from rl_training.core.specs import KIND_NAMES, EnvSpec
 from rl_training.data.datasets.memory import Dataset, check_dataset
-from rl_training.envs.host.wrappers import filled_wrappers, gives_images, image_wrapper, parse_wrappers
+from rl_training.envs.host.wrappers import image_hint, image_wrapper, parse_wrappers, wrappers_with_defaults
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
 
 
@@ -96,7 +96,7 @@ def filled(config: TrainConfig, settings: ReplaySettings) -> TrainConfig:
     """The same config with the value of every setting that it leaves open."""
     env_kwargs = dict(config.env_kwargs)
     if env_kwargs.get("wrappers") is not None:
-        env_kwargs["wrappers"] = filled_wrappers(env_kwargs["wrappers"])
+        env_kwargs["wrappers"] = wrappers_with_defaults(env_kwargs["wrappers"])
     return replace(
         config,
         algo_kwargs=plain_values(asdict(settings)),
@@ -113,7 +113,7 @@ def check_fit(cls: type[Learner], spec: EnvSpec, env_id: str, settings: ReplaySe
         use = _names(other for other in others if other.supports_actions(spec))
         raise UserError(f"{cls.name} needs {needs} actions; {env_id} has {spec.action.space_name}{use}")
     if not cls.supports(spec):
-        use = _names(other for other in others if other.supports(spec)) + gives_images(env_id, cls.observations)
+        use = _names(other for other in others if other.supports(spec)) + image_hint(env_id, cls.observations)
         gives = f"{_kinds([spec.observation.kind])} of shape {spec.observation.shape}"
         raise UserError(f"{cls.name} takes {_kinds(cls.observations)}; {env_id} gives {gives}{use}")
     if spec.observation.looks_channels_last:

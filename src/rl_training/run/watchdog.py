@@ -38,5 +38,5 @@ class Watchdog:
             looks = looks + 1 if since is not None and since == seen else 0
             seen = since
             if looks >= TICKS:
-                self._report(self._envs.hung())
+                self._report(self._envs.timeout_failure())
                 os._exit(1)  # the call cannot be interrupted

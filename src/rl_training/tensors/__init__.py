@@ -1,1 +1,1 @@
-"""Operations on tensors that need nothing of the library but its core."""
+"""Operations on tensors that need only the core layer."""

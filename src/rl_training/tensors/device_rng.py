@@ -12,7 +12,7 @@ PARITY = 0x1BD11BDA
 
 
 def threefry(key0: Tensor, key1: Tensor, counter0: Tensor, counter1: Tensor) -> tuple[Tensor, Tensor]:
-    """Twenty rounds on int32, which wraps around; a logical right shift is an arithmetic one and a mask."""
+    """Twenty rounds of Threefry on int32, which wraps around; an arithmetic shift and a mask make a logical shift."""
     keys = (key0, key1, key0 ^ key1 ^ PARITY)
     x0, x1 = counter0 + keys[0], counter1 + keys[1]
     for group in range(5):
@@ -24,7 +24,7 @@ def threefry(key0: Tensor, key1: Tensor, counter0: Tensor, counter1: Tensor) -> 
 
 
 def uniforms(seeds: Tensor, stream: int, step: Tensor, count: int) -> Tensor:
-    """(*steps, seeds, count) numbers in (0, 1), each row a function of its own seed and step only."""
+    """(*steps, seeds, count) uniform numbers in (0, 1), each row a function of its own seed and step only."""
     half = (count + 1) // 2
     counter = torch.arange(half, dtype=torch.int32, device=seeds.device)
     key0 = seeds.to(torch.int32).unsqueeze(1)
@@ -33,7 +33,7 @@ def uniforms(seeds: Tensor, stream: int, step: Tensor, count: int) -> Tensor:
 
 
 def member_uniforms(seeds: Tensor, stream: int, members: Tensor, steps: Tensor, count: int) -> Tensor:
-    """(rows, count) numbers in (0, 1), each row a function of its own seed, member of that seed's, and step only."""
+    """(rows, count) uniform numbers in (0, 1), each row a function of its own seed, member and step only."""
     half = (count + 1) // 2
     key0, member, step = (one.to(torch.int32).unsqueeze(1) for one in (seeds, members, steps))
     counter = member * half + torch.arange(half, dtype=torch.int32, device=seeds.device)
@@ -47,7 +47,7 @@ def _unit_interval(words: tuple[Tensor, Tensor], count: int) -> Tensor:
 
 
 def normals(seeds: Tensor, stream: int, step: Tensor, count: int) -> Tensor:
-    """(*steps, seeds, count) standard normals by Box and Muller."""
+    """(*steps, seeds, count) standard normal numbers by the Box-Muller transform."""
     half = (count + 1) // 2
     radius, angle = uniforms(seeds, stream, step, 2 * half).chunk(2, dim=-1)
     radius, angle = (-2 * radius.log()).sqrt(), 2 * math.pi * angle

@@ -1,4 +1,4 @@
-"""The saved tensors of one object, compared with those it has."""
+"""Checks of saved tensors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch import Tensor
 
 
 def check_tensors(state: Mapping[str, Tensor], expected: Mapping[str, Tensor], owner: str) -> None:
-    """Reject, with one line, a state whose names, shapes or dtypes are not those of `owner`."""
-    odd = {"missing": expected.keys() - state.keys(), "unknown": state.keys() - expected.keys()}
-    parts = [f"{label} {', '.join(sorted(names))}" for label, names in odd.items() if names]
+    """Reject a state whose names, shapes or dtypes differ from those of `owner`, with a ValueError of one line."""
+    differing = {"missing": expected.keys() - state.keys(), "unknown": state.keys() - expected.keys()}
+    parts = [f"{label} {', '.join(sorted(names))}" for label, names in differing.items() if names]
     if parts:
         raise ValueError(f"state does not fit this {owner}: {'; '.join(parts)}")
     for name, tensor in expected.items():

@@ -1,4 +1,4 @@
-"""This library's own replay as a data set: from a run's checkpoint, or straight from a buffer."""
+"""The replay of a run as a dataset."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, spa
 
 
 def is_run(path: Path) -> bool:
-    """A run directory, or one of its checkpoints."""
+    """Whether a path is a run directory or one of its checkpoints."""
     return path.is_dir() and any((path / name).exists() for name in ("run.json", "manifest.json", "checkpoints"))
 
 
 def load_replay(path: Path, drop_nonfinite: bool = False, memory_share: float = MEMORY_SHARE) -> Transitions:
-    """Everything that is in the replay of a run's newest checkpoint, or of one checkpoint, of all its seeds."""
+    """The transitions of all seeds in the replay of a checkpoint, or of a run's newest checkpoint."""
     checkpoint, notes = find_checkpoint(path)
     state = checkpoint.state
     config = config_from_dict(state["config"], allow_module_env=True)
@@ -38,7 +38,7 @@ def load_replay(path: Path, drop_nonfinite: bool = False, memory_share: float = 
         action = ActionCodec(space_from_dict(state["action_space"]))
     except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise invalid_file(checkpoint.path, error) from error
-    _check_room(checkpoint, len(config.seed_list), env_spec(observation, action), memory_share)
+    _check_memory(checkpoint, len(config.seed_list), env_spec(observation, action), memory_share)
     rows = _segments(checkpoint, len(config.seed_list), config.num_envs, observation, action)
     # The oldest segment may begin before the ring does.
     capacity = StoredPart(checkpoint, ReplayPart.name).parse(ReplayState).capacity
@@ -47,12 +47,12 @@ def load_replay(path: Path, drop_nonfinite: bool = False, memory_share: float = 
     return check_values(made, str(path), drop_nonfinite, from_file=False)
 
 
-def _check_room(checkpoint: Checkpoint, seeds: int, spec: EnvSpec, memory_share: float) -> None:
+def _check_memory(checkpoint: Checkpoint, seeds: int, spec: EnvSpec, memory_share: float) -> None:
     rows = sum(stop - start for start, stop in map(segment_rows, checkpoint.names("replay_")))
-    needed, room = replay_bytes(spec, seeds, rows), int(memory_share * free_memory())
-    if needed > room and not spec.observation.stored_as_frames:  # images are refused for another reason
+    needed, available = replay_bytes(spec, seeds, rows), int(memory_share * free_memory())
+    if needed > available and not spec.observation.stored_as_frames:  # images are rejected for another reason
         raise UserError(
-            f"{checkpoint.path}: its replay needs {gibibytes(needed)} of memory, {gibibytes(room)} are there for it"
+            f"{checkpoint.path}: its replay needs {gibibytes(needed)} of memory, {gibibytes(available)} are available"
         )
 
 
@@ -70,7 +70,7 @@ def _segments(
             raise DamagedCheckpoint(f"{checkpoint.path.name} damaged (transitions are missing from its replay)")
         parts.append(checkpoint.tensors(name))
         if "frames" in parts[-1]:
-            raise invalid_file(checkpoint.path, "a run on images cannot be read as a data set")
+            raise invalid_file(checkpoint.path, "a run on images cannot be read as a dataset")
         layout = {key: ((seeds, stop - start, *row), getattr(torch, dtype)) for key, (row, dtype) in fields.items()}
         check_segment(StoredPart(checkpoint, ReplayPart.name), name, parts[-1], layout, spec)
         reached = stop
@@ -85,7 +85,7 @@ def replay_transitions(
     env_id: str,
     notes: tuple[str, ...] = (),
 ) -> Transitions:
-    """Rows (seeds, steps x environments, ...) as one environment's trajectory after the other, in its own units."""
+    """Rows (seeds, steps x environments, ...) as the trajectories of each environment in turn, in its units."""
     seeds, count = rows["rewards"].shape
     arrays = {}
     for name, tensor in rows.items():
@@ -93,12 +93,12 @@ def replay_transitions(
         arrays[name] = np.ascontiguousarray(by_env).reshape(seeds * count, *tensor.shape[2:])
     arrays["obs"], arrays["next_obs"] = map(observation.decode_rows, (arrays["obs"], arrays["next_obs"]))
     arrays["actions"] = action.to_env(arrays["actions"])
-    # The episode that was open when the recording ended goes on in no other environment's rows.
+    # The open episode of an environment does not continue in the rows of the next one.
     last = np.arange(count // num_envs - 1, seeds * count, count // num_envs)
     arrays["truncated"][last] |= ~arrays["terminated"][last]
     space = space_to_dict(observation.space)
     if space["kind"] == "box":
-        space["dtype"] = arrays["obs"].dtype.name  # what the replay kept, which may be less than was observed
+        space["dtype"] = arrays["obs"].dtype.name  # of the replay, which may be less precise
     return Transitions(
         **arrays,
         env_id=env_id,

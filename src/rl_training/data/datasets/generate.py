@@ -1,4 +1,4 @@
-"""Data sets that are made, not loaded: the same recipe gives the same transitions."""
+"""Generated datasets: the same settings give the same transitions."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from rl_training.envs.host.vector import SeededEnvs
 from rl_training.envs.spaces import space_to_dict
 
 Policy = Callable[[Array, np.random.Generator, ArraySpec], Array]
-Watcher = Callable[[int], None]
+ProgressCallback = Callable[[int], None]
 
 
-class Player(Protocol):
-    """A trained policy that plays a dataset."""
+class DatasetAgent(Protocol):
+    """A trained policy that generates a dataset."""
 
     @property
     def spec(self) -> EnvSpec: ...
@@ -36,35 +36,41 @@ class Player(Protocol):
 
 
 def record_random(
-    source: EnvSource, size: int, seed: int, watch: Watcher | None = None, bound: EpisodeBound = DEFAULT_BOUND
+    source: EnvSource,
+    size: int,
+    seed: int,
+    progress: ProgressCallback | None = None,
+    bound: EpisodeBound = DEFAULT_BOUND,
 ) -> Transitions:
     """`size` transitions under uniformly random actions."""
-    return _record(source, size, seed, lambda obs, rng, action: action.sample(rng, len(obs)), watch, bound)
+    return _record(source, size, seed, lambda obs, rng, action: action.sample(rng, len(obs)), progress, bound)
 
 
 def record_policy(
-    player: Player,
+    agent: DatasetAgent,
     source: EnvSource,
     size: int,
     seed: int,
     noise: float = 0.0,
-    watch: Watcher | None = None,
+    progress: ProgressCallback | None = None,
     bound: EpisodeBound = DEFAULT_BOUND,
 ) -> Transitions:
-    """`size` transitions of an agent's best actions with noise: of that standard deviation (actions being in [-1, 1]),
-    or with that probability of a random choice."""
+    """`size` transitions under an agent's greedy actions with noise.
+
+    `noise` is a standard deviation (actions being in [-1, 1]), or the probability of a random choice.
+    """
     require(0 <= noise < math.inf, "noise", f"a number >= 0, got {noise}")
-    require(noise <= player.spec.action.max_noise, "noise", f"a probability, got {noise}")
-    check_same_spec(player.spec, source)
+    require(noise <= agent.spec.action.max_noise, "noise", f"a probability, got {noise}")
+    check_same_spec(agent.spec, source)
 
     def act(obs: Array, rng: np.random.Generator, action: ArraySpec) -> Array:
-        return action.perturbed(player.act(obs), noise, rng)
+        return action.perturbed(agent.act(obs), noise, rng)
 
-    return _record(source, size, seed, act, watch, bound)
+    return _record(source, size, seed, act, progress, bound)
 
 
 def _record(
-    source: EnvSource, size: int, seed: int, act: Policy, watch: Watcher | None, bound: EpisodeBound
+    source: EnvSource, size: int, seed: int, act: Policy, progress: ProgressCallback | None, bound: EpisodeBound
 ) -> Transitions:
     require(size >= 2, "dataset_size", f">= 2, got {size}")
     envs = SeededEnvs(classified(source), [seed], num_envs=1, stream="data")
@@ -72,11 +78,11 @@ def _record(
         _keep_precision(envs)
         first = _row(envs, envs.action.spec.sample(stream(seed, "data"), 1))
         layout = {name: ((size, *row.shape[1:]), row.dtype) for name, row in first.items()}
-        needed, room = layout_bytes(layout), int(MEMORY_SHARE * free_memory())
-        if needed > room:
+        needed, available = layout_bytes(layout), int(MEMORY_SHARE * free_memory())
+        if needed > available:
             raise UserError(
-                f"dataset_size {size} needs {gibibytes(needed)}, {gibibytes(room)} are there for it; "
-                f"at most {int(size * room / needed)} fit"
+                f"dataset_size {size} needs {gibibytes(needed)}, {gibibytes(available)} are available; "
+                f"at most {int(size * available / needed)} fit"
             )
         arrays: dict[str, Any] = {name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()}
         envs.reset_all()
@@ -92,10 +98,10 @@ def _record(
             for name, row in _row(envs, actions).items():
                 arrays[name][step] = row[0]
             envs.advance()
-            if watch is not None:
-                watch(step + 1)
+            if progress is not None:
+                progress(step + 1)
         spaces = space_to_dict(envs.observation.space), space_to_dict(envs.action.space)
-    arrays["truncated"][-1] |= ~arrays["terminated"][-1]  # the end of the recording is an end
+    arrays["truncated"][-1] |= ~arrays["terminated"][-1]  # the end of the recording ends its episode
     episodes = int((arrays["terminated"] | arrays["truncated"]).sum())
     notes = (f"the recording of {source.env_id}: {bound.report(cut, episodes)}",) if cut else ()
     made = Transitions(**arrays, env_id=source.env_id, observation_space=spaces[0], action_space=spaces[1], notes=notes)
@@ -103,7 +109,7 @@ def _record(
 
 
 def _keep_precision(envs: SeededEnvs) -> None:
-    """A learner's float32 would round what the environment says; a number's one-hot code loses nothing."""
+    """Record observations and rewards in the environment's dtype, which float32 would round."""
     if not envs.observation.one_hot:
         envs.obs, envs.next_obs = (np.zeros(envs.obs.shape, envs.observation.space.dtype) for _ in range(2))
     envs.rewards = np.zeros(envs.size, np.float64)

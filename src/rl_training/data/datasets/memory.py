@@ -1,4 +1,4 @@
-"""A data set that is in memory already, read as if it were a file: the same names, the same checks."""
+"""Datasets in memory, read like files: the same names, the same checks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from rl_training.core.checks import UserError, one_line, shown
 from rl_training.data.datasets.array_store import Array
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 
-Dataset = Mapping[str, Any] | TransitionDataset  # what a caller may pass; actions in the environment's units
-WHERE = "dataset"  # as messages call it
+Dataset = Mapping[str, Any] | TransitionDataset  # with actions in the environment's units
+WHERE = "dataset"  # its name in messages
 
 
 def check_dataset(dataset: Any) -> None:
+    """Reject a value that is not a dataset in memory."""
     if not isinstance(dataset, (Mapping, TransitionDataset)):
         hint = "; a file goes in dataset_path" if isinstance(dataset, str) or hasattr(dataset, "__fspath__") else ""
         what = shown(dataset) if hint else type(dataset).__name__
@@ -24,7 +25,7 @@ def check_dataset(dataset: Any) -> None:
 
 
 class MemoryReader:
-    """The arrays of a mapping or a `TransitionDataset`: what they are (`layout`), and their values (`read`)."""
+    """The arrays of a mapping or a `TransitionDataset`: their shapes and dtypes (`layout`) and values (`read`)."""
 
     def __init__(self, dataset: Dataset, wanted: tuple[str, ...]) -> None:
         check_dataset(dataset)
@@ -34,7 +35,7 @@ class MemoryReader:
         self.layout = {name: (array.shape, array.dtype.newbyteorder("=")) for name, array in self._arrays.items()}
 
     def read(self, name: str, out: Array) -> None:
-        """Fill `out` with a copy: what the caller does to the arrays later does not reach the run."""
+        """Fill `out` with a copy, which later changes of the caller's arrays do not affect."""
         out[...] = self._arrays[name]
 
 

@@ -1,4 +1,4 @@
-"""What a data set holds, in numbers."""
+"""Summaries of a dataset."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from rl_training.core.d4rl import normalized_score
 from rl_training.data.datasets.array_store import Array, blocks
-from rl_training.data.datasets.transitions import Transitions, scattered
+from rl_training.data.datasets.transitions import Transitions, mostly_single_rows
 
 
 def trajectory_returns(transitions: Transitions) -> tuple[Array, Array]:
@@ -20,7 +20,7 @@ def trajectory_returns(transitions: Transitions) -> tuple[Array, Array]:
 
 
 def summarize_data(transitions: Transitions, env_id: str | None = None) -> dict[str, Any]:
-    """Plain numbers, for JSON and for people."""
+    """Sizes, returns, lengths and ranges of a dataset, as JSON values."""
     returns, lengths = trajectory_returns(transitions)
     env_id = env_id or transitions.env_id
     terminated = int(transitions.terminated.sum())
@@ -43,13 +43,13 @@ def summarize_data(transitions: Transitions, env_id: str | None = None) -> dict[
 
 
 def summary_for_record(transitions: Transitions) -> dict[str, Any]:
-    """What a run's record holds of its data set; no returns where the rows are not whole trajectories."""
+    """The dataset's entry in a run's record; without returns where the rows are not whole trajectories."""
     returns, _ = trajectory_returns(transitions)
     return {
         "sha256": transitions.sha256(),
         "transitions": len(transitions),
         "trajectories": len(returns),
-        "returns": None if scattered(transitions) else _spread(returns),
+        "returns": None if mostly_single_rows(transitions) else _spread(returns),
     }
 
 
@@ -60,7 +60,7 @@ def _spread(values: Array) -> dict[str, float]:
 
 
 def _array(array: Array) -> dict[str, Any]:
-    """Shape of a row, type, and range; the range is looked for piece by piece, since the array may be on disk."""
+    """Shape of a row, dtype and range, computed block by block, since the array may be memory-mapped."""
     pieces = [array[rows] for rows in blocks(array)]
     low, high = min(float(piece.min()) for piece in pieces), max(float(piece.max()) for piece in pieces)
     return {"shape": list(array.shape[1:]), "dtype": array.dtype.name, "min": low, "max": high}

@@ -1,7 +1,7 @@
-"""A fixed set of transitions to learn from, as tensors.
+"""Transitions for offline learning, as tensors.
 
 `dones` means terminated. A trajectory that ends for another reason (a time limit, the end of the recording) is
-marked in `truncations`: nothing is summed across it, and the value behind it still counts.
+marked in `truncations`: returns are not summed across it, and the value after it is bootstrapped.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ OPTIONAL = ("next_actions", "returns_to_go")
 
 
 class TransitionDataset:
+    """A fixed set of transitions."""
+
     def __init__(
         self,
         *,
@@ -42,25 +44,25 @@ class TransitionDataset:
         self.returns_to_go = None if returns_to_go is None else _column("returns_to_go", returns_to_go)
         lengths = {name: len(value) for name, value in vars(self).items() if value is not None}
         if len(set(lengths.values())) > 1:
-            said = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise UserError(f"all fields of a data set must have the same length, got {said}")
+            found = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise UserError(f"all fields of a dataset must have the same length, got {found}")
         if self.obs.shape != self.next_obs.shape:
             shapes = f"{tuple(self.obs.shape)} and {tuple(self.next_obs.shape)}"
-            raise UserError(f"obs and next_obs must be of one shape, got {shapes}")
+            raise UserError(f"obs and next_obs must have the same shape, got {shapes}")
 
     def __len__(self) -> int:
         return len(self.rewards)
 
     @classmethod
     def from_dict(cls: type[Self], values: Mapping[str, Any]) -> Self:
-        """From arrays by name: `dones`, or `terminations` with `truncations`, which are not terminal."""
-        # Where both are there, `dones` often means either kind of end.
+        """A dataset from arrays by name: `dones`, or `terminations` with `truncations`, which are not terminal."""
+        # Where there are both, `dones` often means either kind of end.
         dones = next((values[name] for name in ("terminations", "dones") if values.get(name) is not None), None)
         missing = [name for name in ("obs", "actions", "rewards", "next_obs") if values.get(name) is None]
         if dones is None:
             missing.append("dones (or terminations)")
         if missing:
-            raise UserError(f"a data set needs {', '.join(missing)}; got {', '.join(map(str, values)) or 'nothing'}")
+            raise UserError(f"a dataset needs {', '.join(missing)}; got {', '.join(map(str, values)) or 'nothing'}")
         names = ("obs", "actions", "rewards", "next_obs", "next_actions", "truncations", "returns_to_go")
         return cls(**{name: values[name] for name in names if name in values}, dones=dones)
 
@@ -69,7 +71,7 @@ class TransitionDataset:
     ) -> dict[str, Tensor]:
         """Rows drawn with replacement; the same `generator` gives the same rows."""
         if not len(self):
-            raise UserError("cannot sample: the data set is empty")
+            raise UserError("cannot sample: the dataset is empty")
         require(batch_size >= 1, "batch_size", f">= 1, got {batch_size}")
         rows = torch.randint(len(self), (batch_size,), generator=generator)
         names = ("obs", "actions", "rewards", "next_obs", "dones", *OPTIONAL)
@@ -85,8 +87,8 @@ class TransitionDataset:
         clip_max: float | None = None,
         returns_to_go_gamma: float | None = None,
     ) -> Self:
-        """A copy with rewards `scale * r + shift`, clipped. Returns to go, if there are any, no longer hold: they are
-        computed again with `returns_to_go_gamma`, or dropped."""
+        """A copy with rewards `scale * r + shift`, clipped. Returns to go are computed again
+        with `returns_to_go_gamma`, or dropped."""
         require(clip_min is None or clip_max is None or clip_min <= clip_max, "clip_min", f"<= clip_max ({clip_max})")
         changed = copy.copy(self)
         changed.rewards = self.rewards * scale + shift
@@ -107,7 +109,7 @@ class TransitionDataset:
 
 
 class ResidentData:
-    """A data set on the device, one copy for all seeds: where the engine draws batches from."""
+    """A dataset on the device, one copy for all seeds, from which the engine draws batches."""
 
     def __init__(self, dataset: TransitionDataset, device: torch.device | str = "cpu") -> None:
         names = ("obs", "actions", "rewards", "next_obs", "dones")
@@ -116,14 +118,14 @@ class ResidentData:
         self.size_tensor = torch.tensor(self.size, dtype=torch.int64, device=device)
 
     def gather(self, indices: Tensor) -> dict[str, Tensor]:
-        """Row numbers (..., seeds, batch) to a batch with those leading axes."""
+        """The batch of row numbers (..., seeds, batch), with those leading axes."""
         rows = indices.reshape(-1).to(self.size_tensor.device)
         found = {name: tensor.index_select(0, rows) for name, tensor in self.tensors.items()}
         return {name: tensor.view(*indices.shape, *tensor.shape[1:]) for name, tensor in found.items()}
 
 
 def compute_discounted_returns_to_go(rewards: Any, dones: Any, gamma: float, truncations: Any = None) -> Tensor:
-    """R_t = r_t + gamma * R_{t+1}, starting anew behind every terminal state, truncation and the last row."""
+    """R_t = r_t + gamma * R_{t+1}, restarted after every terminal state and truncation."""
     require(0 <= gamma <= 1, "gamma", f"in [0, 1], got {gamma}")
     received = _column("rewards", rewards)
     ends = _column("dones", dones).numpy() > 0
@@ -150,7 +152,7 @@ def _observations(values: Any) -> Tensor:
 
 
 def _actions(values: Any) -> Tensor:
-    """Continuous actions keep their shape and dtype; choices are int64, one a row."""
+    """Continuous actions keep their shape and dtype; discrete ones are int64, one per row."""
     tensor = _tensor(values)
     if tensor.is_floating_point():
         return tensor
@@ -160,17 +162,17 @@ def _actions(values: Any) -> Tensor:
 def _column(name: str, values: Any) -> Tensor:
     tensor = _tensor(values)
     if tensor.ndim != 1 and tensor.shape[1:] != (1,):
-        raise UserError(f"{name} must be one number a row, got shape {tuple(tensor.shape)}")
+        raise UserError(f"{name} must be one number per row, got shape {tuple(tensor.shape)}")
     return tensor.float().reshape(-1)
 
 
 def _tensor(values: Any) -> Tensor:
     try:
-        if isinstance(values, np.ndarray) and not values.flags.writeable:  # torch would warn of it
+        if isinstance(values, np.ndarray) and not values.flags.writeable:  # torch would warn
             values = values.copy()
         tensor = torch.as_tensor(values).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"a data set holds arrays of numbers, got {type(values).__name__}: {error}") from error
+        raise UserError(f"a dataset holds arrays of numbers, got {type(values).__name__}: {error}") from error
     if not tensor.ndim or tensor.is_complex():
-        raise UserError(f"a data set holds arrays of numbers, got {tensor.dtype} of shape {tuple(tensor.shape)}")
+        raise UserError(f"a dataset holds arrays of numbers, got {tensor.dtype} of shape {tuple(tensor.shape)}")
     return tensor

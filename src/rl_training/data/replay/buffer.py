@@ -1,6 +1,6 @@
-"""Replay for many seeds at once: preallocated, written in place, sampled by row numbers.
+"""The replay buffer of all seeds: preallocated, written in place, sampled by row numbers.
 
-It stores what happened (terminated and truncated apart); what counts as `dones` is decided when sampling.
+Terminated and truncated are stored separately; `dones` is computed when sampling.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from rl_training.core.specs import EnvSpec, leaves
 from rl_training.data.replay.priorities import Priorities
 
 Array = NDArray[Any]
-Layout = dict[str, tuple[tuple[int, ...], str]]
+RowLayout = dict[str, tuple[tuple[int, ...], str]]
 FIELDS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
 
 
-def field_layout(spec: EnvSpec) -> Layout:
+def field_layout(spec: EnvSpec) -> RowLayout:
     """Shape and dtype of one row of each field."""
-    layout: Layout = {"rewards": ((), "float32"), "terminated": ((), "bool"), "truncated": ((), "bool")}
+    layout: RowLayout = {"rewards": ((), "float32"), "terminated": ((), "bool"), "truncated": ((), "bool")}
     trees = {"obs": spec.observation, "actions": spec.action, "next_obs": spec.observation}
     for name, tree in trees.items():
         layout |= {leaf: (one.shape, one.dtype) for leaf, one in leaves(tree, name).items()}
@@ -31,20 +31,22 @@ def field_layout(spec: EnvSpec) -> Layout:
 
 
 def whole_steps(rows: int, num_envs: int) -> int:
-    """So many rows, rounded down to whole vector steps: at least one of them."""
+    """`rows` rounded down to whole vector steps, at least one."""
     return max(rows // num_envs, 1) * num_envs
 
 
-def row_bytes(layout: Layout) -> int:
+def row_bytes(layout: RowLayout) -> int:
+    """The bytes of one row of all fields."""
     return sum(int(np.prod(s, dtype=np.int64)) * np.dtype(dtype).itemsize for s, dtype in layout.values())
 
 
 def replay_bytes(spec: EnvSpec, seeds: int, capacity: int) -> int:
+    """The bytes of a replay of vectors."""
     return row_bytes(field_layout(spec)) * seeds * capacity
 
 
 def host_array(value: Tensor | Array) -> Array:
-    """An array in host memory, without a copy where it is there already."""
+    """An array in host memory, without a copy where it is on the host already."""
     return value.cpu().numpy() if isinstance(value, Tensor) else value
 
 
@@ -64,7 +66,7 @@ class ReplayBuffer:
         priority_alpha: float | None = None,
     ) -> None:
         self.n_step, self.gamma = n_step, gamma
-        # Whole vector steps only, so that a wrap never tears one apart.
+        # Whole vector steps only, so that none is split at the end of the ring.
         self.capacity = whole_steps(capacity, num_envs)
         self.num_envs, self.seeds, self.device = num_envs, seeds, torch.device(device)
         self.added = 0  # transitions ever added, per seed
@@ -81,11 +83,12 @@ class ReplayBuffer:
         self._offsets = (torch.arange(seeds, device=self.device) * self.capacity).unsqueeze(-1)
 
     @staticmethod
-    def layout(spec: EnvSpec) -> Layout:
+    def layout(spec: EnvSpec) -> RowLayout:
+        """Shape and dtype of one row of each stored field."""
         return field_layout(spec)
 
     def _zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """Touches every page now: no surprise later in the run."""
+        """Zeros, written now so that every memory page is allocated."""
         return torch.empty(shape, dtype=dtype, device=self.device).zero_()
 
     @property
@@ -101,7 +104,7 @@ class ReplayBuffer:
         return self.added % self.capacity
 
     def add(self, **fields: Tensor | Array) -> None:
-        """One vector step: each field (seeds, num_envs, ...), wherever it is."""
+        """Add one vector step: each field (seeds, num_envs, ...), on any device."""
         rows = slice(self.head, self.head + self.num_envs)
         for name, value in fields.items():
             if self._arrays:
@@ -109,13 +112,13 @@ class ReplayBuffer:
             else:
                 self.storage[name][:, rows].copy_(torch.as_tensor(value), non_blocking=True)
         if self.priorities is not None:
-            self.priorities.put(self.head, self.num_envs)
+            self.priorities.add(self.head, self.num_envs)
         self.added += self.num_envs
         self.size_tensor.fill_(self.size)
         self.added_tensor.fill_(self.added)
 
     def gather(self, indices: Tensor) -> dict[str, Tensor]:
-        """Row numbers (..., seeds, batch) to a batch with those leading axes."""
+        """The batch of row numbers (..., seeds, batch), with those leading axes."""
         if self.n_step > 1:
             return self._gather_n_step(indices)
         batch = {name: self._take(name, indices) for name in ("actions", "rewards")}
@@ -130,7 +133,7 @@ class ReplayBuffer:
     def _gather_n_step(self, indices: Tensor) -> dict[str, Tensor]:
         """Rewards summed over up to `n_step` steps of one environment, stopping at an episode's end or the newest row.
 
-        `next_obs` and `dones` are those of the last step taken: behind a time limit the value is still bootstrapped.
+        `next_obs` and `dones` are those of the last step taken: after a time limit the value is still bootstrapped.
         """
         ahead = (self.added_tensor - 1 - indices) % self.capacity  # rows added after each of these
         rewards = torch.zeros(indices.shape, device=self.device)
@@ -159,7 +162,7 @@ class ReplayBuffer:
 
     # --- state: rows in the order they were added ------------------------------------------------------------------
     def oldest(self) -> int:
-        """The number of the oldest transition still held."""
+        """The number of the oldest stored transition."""
         return self.added - self.size
 
     def read(self, start: int, stop: int) -> dict[str, Tensor]:
@@ -175,26 +178,27 @@ class ReplayBuffer:
         return torch.arange(start, stop, device=self.device) % self.capacity
 
     def segment_layout(self, count: int, rows: Mapping[str, Tensor]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-        """Shape and dtype of every tensor that `read` gives for `count` transitions, these `rows` being such ones."""
+        """Shape and dtype of every tensor that `read` gives for `count` transitions, of which `rows` is an example."""
         return {name: ((self.seeds, count, *one.shape[2:]), one.dtype) for name, one in self.storage.items()}
 
     def write(self, start: int, rows: Mapping[str, Tensor], skip: int = 0) -> None:
-        """Put what `read` gave back, but for the first `skip` transitions; `finish_writing` then tells the count."""
+        """Write the result of `read` except its first `skip` transitions; `finish_writing` then sets the count."""
         count = rows["rewards"].shape[1]
         places = self.places(start + skip, start + count)
         for name, tensor in self.storage.items():
             tensor.index_copy_(1, places, rows[name][:, skip:].to(self.device))
 
     def finish_writing(self, added: int) -> None:
+        """Set the number of transitions ever added, after `write`."""
         self.added = added
         self.size_tensor.fill_(self.size)
         self.added_tensor.fill_(self.added)
 
     def cut_off(self, envs: Sequence[int]) -> list[tuple[int, int, int]]:
-        """The open episodes of these environments (counted over all seeds) do not go on: they end as by a time limit.
+        """Truncate the open episodes of these environments (counted over all seeds), which are not continued.
 
-        Without this, n-step returns and stacks of frames would run on into another episode. Returns (seed, environment,
-        row) of the transitions that have become the last of their episode.
+        Otherwise n-step returns and stacks of frames would extend into another episode. Returns (seed, environment,
+        row) of the transitions that are now the last of their episode.
         """
         last = []
         for seed, env in (divmod(one, self.num_envs) for one in envs if self.added):

@@ -1,4 +1,4 @@
-"""Replay of images that stores every frame once: stacks are put together when they are sampled."""
+"""Replay of images that stores every frame once: stacks are built when they are sampled."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch import Tensor
 from rl_training.core.specs import EnvSpec
 from rl_training.data.replay.buffer import (
     Array,
-    Layout,
     ReplayBuffer,
+    RowLayout,
     field_layout,
     host_array,
     replay_bytes,
     row_bytes,
 )
 
-FEWEST_FINAL_FRAMES = 1024
-FINAL_FRAME_SHARE = 8  # where no time limit is known: room for one cut-off episode in so many transitions
+MIN_FINAL_FRAMES = 1024
+FINAL_FRAME_SHARE = 8  # where no time limit is known: space for one truncated episode in so many transitions
 FRAME_FIELDS = ("obs", "next_obs")
-NO_FINAL, LOST_FINAL = -1, -2  # the episode goes on or is terminal; or its final frame was written over
+NO_FINAL, LOST_FINAL = -1, -2  # the episode continues or is terminal; or its final frame was overwritten
 
 
 class FrameReplay(ReplayBuffer):
@@ -31,12 +31,12 @@ class FrameReplay(ReplayBuffer):
 
     Transition number n of an environment has its newest frame in place n of the frame ring, its older ones in the
     places of the transitions before it, and the newest of `next_obs` in the place of the transition after it. The frame
-    ring is longer by one stack, so that the oldest transition still finds its frames and the newest its successor.
+    ring is longer by one stack, so that it holds the frames of the oldest transition and the successor of the newest.
 
-    Where a time limit cut an episode off, the frame after the last transition is the next episode's first, and yet the
-    value behind it counts: those final frames have a ring of their own. Should it run over (episodes are cut off
-    far more often than the known time limit does it, or all the time where none is known), an old row repeats its own
-    frame instead. Behind a termination any frame will do, since nothing is bootstrapped from it.
+    Where a time limit truncated an episode, the frame after the last transition is the first of the next episode, but
+    the value of the final frame is bootstrapped: final frames have a ring of their own. Where it overflows (episodes
+    are truncated far more often than the known time limit implies, or very often where none is known), an old row
+    repeats its own frame instead. After a termination any frame will do, since nothing is bootstrapped from it.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class FrameReplay(ReplayBuffer):
         self.stack = spec.observation.frames
         self.channels = spec.observation.shape[0] // self.stack
         self.frame_shape = (self.channels, *spec.observation.shape[1:])
-        self.before = (self.stack - 1) * num_envs  # frames kept from before the oldest transition
+        self.before = (self.stack - 1) * num_envs  # frames from before the oldest transition
         self.frame_places = self.capacity + self.before + num_envs
         self.final_places = final_frames(spec, self.capacity, num_envs)
         self.pictures = self._zeros((seeds, self.frame_places + self.final_places, *self.frame_shape), torch.uint8)
@@ -65,7 +65,7 @@ class FrameReplay(ReplayBuffer):
         self._ages = np.zeros((seeds, num_envs), np.uint8)  # of the transitions that come next
 
     @staticmethod
-    def layout(spec: EnvSpec) -> Layout:
+    def layout(spec: EnvSpec) -> RowLayout:
         fields = {name: row for name, row in field_layout(spec).items() if name not in FRAME_FIELDS}
         # `age`: frames of the same episode before a row's own, as far as a stack reaches. `final`: which final frame
         # follows it, or one of NO_FINAL and LOST_FINAL.
@@ -80,7 +80,7 @@ class FrameReplay(ReplayBuffer):
         obs, next_obs = (host_array(fields.pop(name))[:, :, -self.channels :] for name in FRAME_FIELDS)
         terminated, truncated = (host_array(fields[name]) for name in ("terminated", "truncated"))
         place = self.added % self.frame_places
-        # Also where it is last step's `next_obs`: there a final frame may stand, and a new episode begins.
+        # Also where it is last step's `next_obs`: that may be a final frame where a new episode starts.
         self._put_frames(place, obs)
         self._put_frames((place + self.num_envs) % self.frame_places, next_obs)
         final = self._store_final_frames(truncated & ~terminated, next_obs)
@@ -115,7 +115,7 @@ class FrameReplay(ReplayBuffer):
         return _joined(frames[..., : self.stack, :, :, :]), _joined(frames[..., self.stack :, :, :, :])
 
     def _numbers(self, rows: Tensor) -> Tensor:
-        """Which transition, counted from the first ever added, stands in each row."""
+        """The number of the transition in each row, counted from the first ever added."""
         newest = self.added_tensor - 1
         return newest - (newest - rows) % self.capacity
 
@@ -137,11 +137,11 @@ class FrameReplay(ReplayBuffer):
 
     # --- state -----------------------------------------------------------------------------------------------------
     def read(self, start: int, stop: int) -> dict[str, Tensor]:
-        """A segment stands alone: with the frames before and after its transitions, and the final frames of its own."""
+        """A complete segment: with the frames before and after its transitions, and its final frames."""
         rows = super().read(start, stop)
         counts = torch.from_numpy(self.final_counts.copy())
         gone = (rows["final"] >= 0) & (rows["final"] < counts.unsqueeze(-1) - self.final_places)
-        rows["final"] = rows["final"].masked_fill(gone, LOST_FINAL)  # a larger ring would take them for kept
+        rows["final"] = rows["final"].masked_fill(gone, LOST_FINAL)  # in a larger ring they would count as stored
         places = torch.arange(start - self.before, stop + self.num_envs, device=self.device) % self.frame_places
         rows["frames"] = self.frames.index_select(1, places).cpu()
         rows["final_frames"] = self.final_frames[self._final_places_of(rows["final"])].cpu()
@@ -197,12 +197,12 @@ class FrameReplay(ReplayBuffer):
 
 
 def final_frames(spec: EnvSpec, capacity: int, num_envs: int) -> int:
-    """How many final frames of cut-off episodes a ring of `capacity` transitions may need."""
+    """The number of final frames of truncated episodes for a ring of `capacity` transitions."""
     if spec.episode_limit is None:
         needed = capacity // FINAL_FRAME_SHARE
     else:
         needed = -(-capacity // num_envs // spec.episode_limit) * num_envs + num_envs
-    return max(needed, min(capacity, FEWEST_FINAL_FRAMES))
+    return max(needed, min(capacity, MIN_FINAL_FRAMES))
 
 
 def _joined(frames: Tensor) -> Tensor:
@@ -211,12 +211,12 @@ def _joined(frames: Tensor) -> Tensor:
 
 
 def replay_class(spec: EnvSpec) -> type[ReplayBuffer]:
-    """The buffer that suits the observations."""
+    """The class of the replay for these observations."""
     return FrameReplay if spec.observation.stored_as_frames else ReplayBuffer
 
 
 def bytes_needed(spec: EnvSpec, *, capacity: int, num_envs: int, seeds: int) -> int:
-    """What that buffer allocates, but for its counters and priorities."""
+    """The bytes of that replay, without its counters and priorities."""
     if replay_class(spec) is ReplayBuffer:
         return replay_bytes(spec, seeds, capacity)
     pictures = capacity + spec.observation.frames * num_envs + final_frames(spec, capacity, num_envs)

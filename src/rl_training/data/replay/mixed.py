@@ -1,4 +1,4 @@
-"""Where a run that began offline draws from when it goes on online."""
+"""Batches from a dataset and a replay, for a run that continues online."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rl_training.data.replay.buffer import ReplayBuffer
 
 
 class MixedData:
-    """A data set and a replay: the first rows of each batch are from the one, the others from the other."""
+    """A dataset and a replay: the first rows of each batch are from the dataset, the others from the replay."""
 
     priorities = None
 
@@ -20,13 +20,13 @@ class MixedData:
         self, data: ResidentData, replay: ReplayBuffer, *, batch_size: int, share: float, scale: float, shift: float
     ) -> None:
         self.data, self.replay = data, replay
-        self.scale, self.shift = scale, shift  # what was done to the data set's rewards, for those of the replay
+        self.scale, self.shift = scale, shift  # of the dataset's rewards, applied to the replay's
         self.from_data = round(share * batch_size)
         self.from_replay = batch_size - self.from_data
 
     @property
     def size(self) -> NDArray[np.int64]:
-        """How many rows each place of a batch may be drawn from."""
+        """The number of rows from which each position of a batch is drawn."""
         return np.repeat([self.data.size, self.replay.size], [self.from_data, self.from_replay])
 
     @property
@@ -35,7 +35,8 @@ class MixedData:
         return torch.cat(sizes)
 
     def gather(self, indices: Tensor) -> dict[str, Tensor]:
-        recorded = self.data.gather(indices[..., : self.from_data])
-        played = self.replay.gather(indices[..., self.from_data :])
-        played["rewards"] = played["rewards"] * self.scale + self.shift
-        return {name: torch.cat([recorded[name], played[name]], indices.ndim - 1) for name in recorded}
+        """The batch of row numbers (..., seeds, batch), with those leading axes."""
+        offline = self.data.gather(indices[..., : self.from_data])
+        online = self.replay.gather(indices[..., self.from_data :])
+        online["rewards"] = online["rewards"] * self.scale + self.shift
+        return {name: torch.cat([offline[name], online[name]], indices.ndim - 1) for name in offline}

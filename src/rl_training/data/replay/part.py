@@ -12,11 +12,11 @@ from rl_training.checkpoint.read import Checkpoint, DamagedCheckpoint
 from rl_training.checkpoint.schema import ReplayState
 from rl_training.core.specs import EnvSpec
 from rl_training.data.replay.buffer import ReplayBuffer, whole_steps
-from rl_training.data.replay.priorities import LARGEST
+from rl_training.data.replay.priorities import MAX_PRIORITY
 from rl_training.files.tensor_files import Tensors
 
 SEGMENT_NAME = re.compile(r"replay_(\d{12,18})_(\d{12,18})\.safetensors")
-MAX_SEGMENTS = 1024  # then the replay is written anew: linking many small files would cost more than it saves
+MAX_SEGMENTS = 1024  # then the whole replay is written: linking many small files would take longer
 MAX_SEGMENT_BYTES = 1 << 28  # `load` holds one segment beside the replay, twice
 PRIORITIES = "priorities.safetensors"
 
@@ -28,25 +28,25 @@ class ReplayPart:
 
     def __init__(self, replay: ReplayBuffer, spec: EnvSpec) -> None:
         self.replay, self.spec = replay, spec
-        self.changed_since: Checkpoint | None = None  # its rows are others now: they cannot be linked
+        self.changed_since: Checkpoint | None = None  # whose rows have changed since and cannot be linked
 
     def state(self, previous: Checkpoint | None) -> PartState:
         replay, files = self.replay, dict[str, Tensors]()
-        linked, start = self._segments_still_held(previous)
+        linked, start = self._reusable_segments(previous)
         length = whole_steps(MAX_SEGMENT_BYTES * replay.capacity // replay.nbytes, replay.num_envs)
         for first in range(start, replay.added, length):
             last = min(first + length, replay.added)
             files[f"replay_{first:012d}_{last:012d}"] = replay.read(first, last)
-        if replay.priorities is not None:  # any of them may have changed: written whole, 8 bytes a transition
+        if replay.priorities is not None:  # any may have changed: all are written, 8 bytes per transition
             files["priorities"] = replay.priorities.state(replay.places(replay.oldest(), replay.added))
         return PartState({"added": replay.added, "capacity": replay.capacity}, files, linked)
 
-    def _segments_still_held(self, previous: Checkpoint | None) -> tuple[tuple[str, ...], int]:
-        """Segments of the previous checkpoint with rows the ring still holds, and the first row not saved yet."""
+    def _reusable_segments(self, previous: Checkpoint | None) -> tuple[tuple[str, ...], int]:
+        """Segments of the previous checkpoint with rows that are still in the ring, and the first row not saved yet."""
         oldest = self.replay.oldest()
         names = previous.names("replay_") if previous is not None and previous is not self.changed_since else []
         held = [name for name in names if segment_rows(name)[1] > oldest]
-        deleted = previous is not None and not previous.there().keys() >= set(held)
+        deleted = previous is not None and not previous.file_inodes().keys() >= set(held)
         if not held or len(names) >= MAX_SEGMENTS or deleted:
             return (), oldest
         return tuple(held), max(oldest, *(segment_rows(name)[1] for name in held))
@@ -94,17 +94,18 @@ def check_segment(
     layout: dict[str, tuple[tuple[int, ...], torch.dtype]],
     spec: EnvSpec,
 ) -> None:
-    """Reject a segment that does not hold what it should, or actions that its environment does not have."""
+    """Reject a segment with wrong tensors, or with invalid actions."""
     stored.check_tensors(name, rows, layout)
     if not spec.action.contains(rows["actions"]):
         raise stored.invalid(f"{name}: actions must be below {spec.action.choices}")
 
 
 def check_priorities(stored: StoredPart, found: dict[str, Tensor], seeds: int, size: int) -> None:
+    """Reject priorities of wrong shapes or values."""
     stored.check_tensors(PRIORITIES, found, {"priorities": ((seeds, size), torch.int64)})
     stored.check_tensors(PRIORITIES, found, {"highest": ((seeds, 1), torch.int64)})
     for key, minimum in (("priorities", 0), ("highest", 1)):
-        if not bool(((found[key] >= minimum) & (found[key] <= LARGEST)).all()):
-            raise stored.invalid(f"{PRIORITIES}: {key} must be from {minimum} to {LARGEST}")
+        if not bool(((found[key] >= minimum) & (found[key] <= MAX_PRIORITY)).all()):
+            raise stored.invalid(f"{PRIORITIES}: {key} must be from {minimum} to {MAX_PRIORITY}")
     if not bool(found["priorities"].any(1).all()) and size:
         raise stored.invalid(f"{PRIORITIES}: a seed without any priority above 0 cannot draw a batch")

@@ -1,7 +1,7 @@
 """Prioritised replay: Schaul et al., "Prioritized Experience Replay", 2016, with a sum tree for every seed.
 
-Priorities are whole numbers (fixed point): their sums are exact in any order, so a tree brought up to date branch by
-branch has the same bits as one built anew, compiled or not, alone or among other seeds.
+Priorities are whole numbers (fixed point): their sums are exact in any order, so a tree updated branch by branch has
+the same bits as a rebuilt one, compiled or not, alone or among other seeds.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 SCALE = 2**20  # one, in fixed point
-# A priority is cut off here: two million rows of it still sum up to a number that float64 holds exactly.
-LARGEST = 2**32
-SMALLEST_ERROR = 1e-6  # no row is forgotten for good
+# The sum over two million rows of it is still exact in float64.
+MAX_PRIORITY = 2**32
+MIN_ERROR = 1e-6  # so that every row can be drawn again
 
 
 class Priorities:
-    """The priority of each row of a ring, for each seed; rows without a transition have none."""
+    """The priority of each row of a ring, for each seed; zero for rows without a transition."""
 
     def __init__(self, rows: int, seeds: int, *, alpha: float, device: torch.device | str = "cpu") -> None:
         self.rows, self.seeds, self.alpha, self.device = rows, seeds, alpha, torch.device(device)
@@ -40,58 +40,60 @@ class Priorities:
         return self.tree.view(self.seeds, -1)[:, self.first_leaf : self.first_leaf + self.rows]
 
     def set_beta(self, beta: float) -> None:
+        """Set the exponent of the importance weights."""
         if beta != self._beta:
             self._beta = beta
             self.beta.fill_(beta)
 
     def draw(self, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-        """Stratified: the batch divides the sum of the priorities evenly, and each part gives one row."""
+        """Rows and importance weights by stratified sampling: one row from each equal part of the sum of priorities."""
         batch = uniforms.shape[-1]
         total = self._sums(torch.ones_like(uniforms[:, :1], dtype=torch.int64))
         share = (torch.arange(batch, device=self.device) + uniforms) / batch
         point = torch.minimum((share * total).long(), total - 1)
         node = torch.ones_like(point)
-        for _ in range(self.depth):  # to the left, or past all of the left to the right
+        for _ in range(self.depth):  # descend to the left or the right child
             left = self._sums(2 * node)
             right = point >= left
             point = point - torch.where(right, left, 0)
             node = 2 * node + right
-        # What every weight has in common (how many rows, their sum) cancels against the largest weight of the batch.
+        # The common factors of all weights (number of rows, sum) cancel against the largest weight of the batch.
         priority = self._sums(node).double()
         ratio = priority.amin(-1, keepdim=True) / priority
         return node - self.first_leaf, (ratio.log() * self.beta).exp().float()
 
-    def learn(self, rows: Tensor, errors: Tensor) -> None:
-        size = (errors.double().abs() + SMALLEST_ERROR).log() * self.alpha
-        priority = (size.exp() * SCALE).clamp(1, LARGEST).nan_to_num(SCALE).long()
+    def update(self, rows: Tensor, errors: Tensor) -> None:
+        """Set the priorities of `rows` from their errors."""
+        size = (errors.double().abs() + MIN_ERROR).log() * self.alpha
+        priority = (size.exp() * SCALE).clamp(1, MAX_PRIORITY).nan_to_num(SCALE).long()
         self.highest.copy_(torch.maximum(self.highest, priority.amax(-1, keepdim=True)))
-        # A row drawn twice gets the larger of its two errors: which one came last would be up to the device.
+        # A row drawn twice gets the larger of its errors: which one is written last would depend on the device.
         same = rows.unsqueeze(-1) == rows.unsqueeze(-2)
         priority = torch.where(same, priority.unsqueeze(-2), 0).amax(-1)
         node = rows + self.first_leaf
         self.tree[self._places(node)] = priority
         self._refresh(node)
 
-    def put(self, start: int, count: int) -> None:
-        """Rows `start` onwards hold new transitions: as likely as the most likely one so far."""
+    def add(self, start: int, count: int) -> None:
+        """Give `count` new transitions from row `start` on the highest priority so far."""
         if self._array is None:
             self.leaves[:, start : start + count] = self.highest
             rows = torch.arange(start, start + count, device=self.device)
             self._refresh(rows.expand(self.seeds, -1) + self.first_leaf)
             return
         highest = self.highest.numpy()
-        for row in range(start, start + count):  # at every step of the run: the difference up the tree, without torch
+        for row in range(start, start + count):  # without torch, since this runs at every step
             above = (self.first_leaf + row) >> self._up
             self._array[:, above] += highest - self._array[:, above[:1]]
 
     def _refresh(self, node: Tensor) -> None:
-        """Sums above the given leaves. Leaves that share a node write the same sum."""
+        """Recompute the sums above the given leaves. Leaves that share a node write the same sum."""
         for _ in range(self.depth):
             node = node >> 1
             self.tree[self._places(node)] = self._sums(2 * node) + self._sums(2 * node + 1)
 
     def _sums(self, nodes: Tensor) -> Tensor:
-        """(seeds, batch) nodes of each seed's own tree to their sums."""
+        """The sums of nodes (seeds, batch) of each seed's tree."""
         return self.tree[self._places(nodes)]
 
     def _places(self, nodes: Tensor) -> Tensor:
@@ -99,6 +101,7 @@ class Priorities:
 
     # --- state -----------------------------------------------------------------------------------------------------
     def tensors(self) -> list[Tensor]:
+        """The tensors that an update changes."""
         return [self.tree, self.highest]
 
     def state(self, rows: Tensor) -> dict[str, Tensor]:
@@ -106,6 +109,7 @@ class Priorities:
         return {"priorities": self.leaves.index_select(1, rows.to(self.device)).cpu(), "highest": self.highest.cpu()}
 
     def load(self, rows: Tensor, state: Mapping[str, Tensor]) -> None:
+        """Restore the priorities of `rows`."""
         self.tree.zero_()
         self.leaves.index_copy_(1, rows.to(self.device), state["priorities"].to(self.device))
         self.highest.copy_(state["highest"])
@@ -116,4 +120,5 @@ class Priorities:
 
 
 def priority_bytes(rows: int, seeds: int) -> int:
+    """The bytes of the trees."""
     return 16 * seeds << (rows - 1).bit_length()

@@ -1,4 +1,4 @@
-"""What every environment on a device shares: rows, seeded episodes, the time limit, statistics and state."""
+"""The base class of device environments: rows, seeded episodes, time limit, statistics and state."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from rl_training.tensors.state import check_tensors
 
 
 class DeviceEnv(ABC):
-    """A `VectorEnv` of batched tensor operations; a subclass writes the physics as three pure functions.
+    """A `VectorEnv` of batched tensor operations; a subclass defines the physics by three pure functions.
 
-    Every tensor keeps its place and is changed in place, and nothing waits for the device: `step` and `advance` can be
+    Every tensor is changed in place, and nothing waits for the device: `step` and `advance` can be
     compiled and captured in a CUDA graph. An episode's start is a function of (run seed, environment, episode).
     """
 
     spec: ClassVar[EnvSpec]
-    twin: ClassVar[str]  # Gymnasium's id of the same environment, for evaluation and video
-    num_draws: ClassVar[int]  # random numbers that an episode starts from
+    gymnasium_id: ClassVar[str]  # the same environment in Gymnasium, for evaluation and video
+    num_draws: ClassVar[int]  # random numbers in the initial state of an episode
 
     @staticmethod
     @abstractmethod
     def initial(uniforms: Tensor) -> Tensor:
-        """The physical state (rows, n) that an episode starts in, from (rows, num_draws) numbers in (0, 1)."""
+        """The initial physical state (rows, n) of an episode, from (rows, num_draws) numbers in (0, 1)."""
 
     @staticmethod
     @abstractmethod
@@ -45,7 +45,7 @@ class DeviceEnv(ABC):
     @staticmethod
     @abstractmethod
     def observe(physics: Tensor) -> Tensor:
-        """What is seen of a physical state: (rows, *shape)."""
+        """The observation of a physical state: (rows, *shape)."""
 
     def __init__(self, seeds: Sequence[int], num_envs: int, device: torch.device | str = "cpu") -> None:
         self.seeds, self.num_envs, self.device = tuple(seeds), num_envs, torch.device(device)
@@ -54,7 +54,7 @@ class DeviceEnv(ABC):
         self._env_indices = torch.arange(num_envs, device=self.device).repeat(len(self.seeds))
         self.episodes = torch.zeros(self.size, dtype=torch.int64, device=self.device)
         self.steps = torch.zeros_like(self.episodes)  # of the open episode
-        self.physics = self._first_physics()
+        self.physics = self._initial_physics()
         self.next_physics = torch.zeros_like(self.physics)
         self.obs = self.observe(self.physics).clone()
         self.next_obs = torch.zeros_like(self.obs)
@@ -64,8 +64,8 @@ class DeviceEnv(ABC):
         self.statistics = DeviceEpisodeStatistics(len(self.seeds), num_envs, self.device)
         self.part: Part = DeviceEnvironmentsPart(self)
 
-    def _first_physics(self) -> Tensor:
-        """The state that the episode of each row starts in."""
+    def _initial_physics(self) -> Tensor:
+        """The initial state of the current episode of each row."""
         stream = STREAM_IDS["episode"]
         draws = member_uniforms(self._row_seeds, stream, self._env_indices, self.episodes, self.num_draws)
         return self.initial(draws)
@@ -73,10 +73,10 @@ class DeviceEnv(ABC):
     @property
     def codecs(self) -> tuple[ObservationCodec, ActionCodec]:
         """Those of the twin, which has the same spaces."""
-        return environment_codecs(EnvSource(self.twin))
+        return environment_codecs(EnvSource(self.gymnasium_id))
 
     @property
-    def can_return(self) -> bool:
+    def can_restore(self) -> bool:
         return True
 
     @property
@@ -89,7 +89,7 @@ class DeviceEnv(ABC):
 
     @property
     def lost(self) -> tuple[int, ...]:
-        """A saved state is whole: every row is brought back."""
+        """Empty: a load restores every row."""
         return ()
 
     def by_seed(self, tensor: Tensor) -> Tensor:
@@ -98,8 +98,8 @@ class DeviceEnv(ABC):
 
     @torch.no_grad()
     def reset_all(self) -> None:
-        """Start the episode that each row stands at."""
-        self.physics.copy_(self._first_physics())
+        """Start the current episode of every row."""
+        self.physics.copy_(self._initial_physics())
         self.obs.copy_(self.observe(self.physics))
         self.steps.zero_()
         self.statistics.drop_open_episodes()
@@ -127,19 +127,19 @@ class DeviceEnv(ABC):
         ended = self.terminated | self.truncated
         self.episodes.add_(ended)
         self.steps.masked_fill_(ended, 0)
-        first = self._first_physics()
+        first = self._initial_physics()
         self.physics.copy_(_choose_rows(ended, first, self.next_physics))
         self.obs.copy_(_choose_rows(ended, self.observe(first), self.next_obs))
 
     def close(self) -> None:  # noqa: B027  (not for subclasses to write)
-        """There is nothing to close."""
+        """Nothing to close."""
 
     def _tensors(self) -> dict[str, Tensor]:
         own = {"physics": self.physics, "obs": self.obs, "steps": self.steps, "episodes": self.episodes}
         return {**own, **self.statistics.tensors()}
 
     def state(self) -> dict[str, Tensor]:
-        """A copy of everything that the following steps and metrics depend on, to be taken after `advance`."""
+        """A copy of the state that later steps and metrics depend on; to be taken after `advance`."""
         return {name: tensor.clone() for name, tensor in self._tensors().items()}
 
     def check(self, state: Mapping[str, Tensor]) -> None:
@@ -151,7 +151,7 @@ class DeviceEnv(ABC):
 
     @torch.no_grad()
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Return to a saved state; one that does not fit is rejected before anything changes."""
+        """Restore a saved state; an invalid one is rejected before anything changes."""
         self.check(state)
         for name, tensor in self._tensors().items():
             tensor.copy_(state[name])

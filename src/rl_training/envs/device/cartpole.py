@@ -26,7 +26,7 @@ class CartPole(DeviceEnv):
     """Physical state and observation: position, velocity, angle and angular velocity."""
 
     spec = EnvSpec(vector(4), discrete(2), episode_limit=500)
-    twin = "CartPole-v1"
+    gymnasium_id = "CartPole-v1"
     num_draws = 4
 
     @staticmethod

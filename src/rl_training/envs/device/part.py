@@ -1,4 +1,4 @@
-"""Environments on a device as a part of a run."""
+"""Device environments as a part of a run."""
 
 from __future__ import annotations
 

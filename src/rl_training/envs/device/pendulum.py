@@ -22,7 +22,7 @@ class Pendulum(DeviceEnv):
     """Physical state: the angle, 0 upright and not wrapped around, and its velocity. Torque is the only action."""
 
     spec = EnvSpec(vector(3), continuous(1), episode_limit=200)
-    twin = "Pendulum-v1"
+    gymnasium_id = "Pendulum-v1"
     num_draws = 2
 
     @staticmethod
@@ -32,7 +32,7 @@ class Pendulum(DeviceEnv):
 
     @staticmethod
     def transition(physics: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """One step; the cost is that of the state before it."""
+        """One step; its cost is that of the state before it."""
         theta, theta_dot = physics.unbind(1)
         torque = (actions[:, 0] * MAX_TORQUE).clamp(-MAX_TORQUE, MAX_TORQUE)
         angle = (theta + math.pi) % (2 * math.pi) - math.pi

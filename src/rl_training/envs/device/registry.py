@@ -1,4 +1,4 @@
-"""The environments on a device by id."""
+"""The device environments by id."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from rl_training.envs.device.cartpole import CartPole
 from rl_training.envs.device.pendulum import Pendulum
 from rl_training.envs.host.factory import DEVICE_PREFIX
 
-DEVICE_ENVIRONMENTS: dict[str, type[DeviceEnv]] = {f"{DEVICE_PREFIX}{cls.twin}": cls for cls in (CartPole, Pendulum)}
+DEVICE_ENVIRONMENTS: dict[str, type[DeviceEnv]] = {
+    f"{DEVICE_PREFIX}{cls.gymnasium_id}": cls for cls in (CartPole, Pendulum)
+}
 
 
 def device_environment(env_id: str) -> type[DeviceEnv] | None:

@@ -12,12 +12,13 @@ from rl_training.core.checks import UserError
 from rl_training.envs.host.pixels import Image, ImageWrapper, resize_area
 
 NOOP = 0
-# What the wrapper does itself, so that a game's state is the emulator's and nothing more: an emulator's own sticky
-# actions hide the action it may repeat, and what it would draw as an observation is drawn here from the screen.
+# The wrapper itself skips frames, repeats actions and reads the screen, so that the emulator's state is the whole
+# state: with its own sticky actions, the action that it may repeat would be missing.
 EMULATOR_KWARGS = {"frameskip": 1, "repeat_action_probability": 0.0, "obs_type": "ram"}
 
 
 def register_games(env_id: str) -> None:
+    """Register the Atari games with Gymnasium."""
     try:
         import ale_py
     except ImportError as error:
@@ -28,6 +29,7 @@ def register_games(env_id: str) -> None:
 
 
 def check_game(env_id: str) -> None:
+    """Reject an environment that is not an Atari game."""
     register_games(env_id)
     spec = gym.registry.get(env_id)
     if spec is not None and not str(spec.entry_point).startswith("ale_py"):
@@ -37,8 +39,8 @@ def check_game(env_id: str) -> None:
 class AtariPreprocessing(ImageWrapper):
     """Random no-op starts, skipped frames, sticky actions, the maximum of the last two grey screens, a stack of those.
 
-    Every game starts from one power-on state: seeding the emulator anew would load the cartridge again, 0.3 s each
-    time. What is random about a game, the no-ops and the sticky actions, is drawn here from the episode's seed.
+    Every game starts from one power-on state: seeding the emulator again would reload the cartridge, 0.3 s each time.
+    The random no-ops and sticky actions are drawn here from the episode's seed.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class AtariPreprocessing(ImageWrapper):
         self.power_on = game.clone_state(include_rng=True)
         self.first_screen = game.ale.getScreenGrayscale()
         self.rng = np.random.Generator(np.random.PCG64(0))
-        self.held = NOOP  # the action a sticky joystick may repeat
+        self.held = NOOP  # the action that sticky actions may repeat
         self.lives = 0
         self.life_lost = False  # the episode ended with a life, not with the game
 
@@ -73,7 +75,7 @@ class AtariPreprocessing(ImageWrapper):
         if seed is not None:
             self.rng = np.random.Generator(np.random.PCG64(seed))
         info: dict[str, Any] = {}
-        if self.life_lost:  # the game goes on, with one step without an action
+        if self.life_lost:  # the game continues, after one no-op
             *_, terminated, truncated, info = self._skip(NOOP)
             self.life_lost = not (terminated or truncated)
         if not self.life_lost:
@@ -83,7 +85,7 @@ class AtariPreprocessing(ImageWrapper):
         return self.begin(self._screen()), info
 
     def _start_game(self) -> None:
-        self.env.reset()  # for the wrappers below; the emulator then goes back to the common start
+        self.env.reset()  # for the wrappers below; the emulator then returns to the power-on state
         self.game.restore_state(self.power_on)
         self.held = NOOP
         self.screens[:] = self.first_screen
@@ -123,7 +125,7 @@ class AtariPreprocessing(ImageWrapper):
         return total, bool(terminated), bool(truncated), info
 
     def _screen(self) -> Image:
-        """Objects that are drawn in every other frame only are in the maximum of two."""
+        """The maximum of two frames, since some objects are drawn in every other frame only."""
         return resize_area(np.maximum(self.screens[0], self.screens[1]), *self.resize_shape)
 
     def get_state(self) -> bytes:

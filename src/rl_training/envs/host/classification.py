@@ -1,7 +1,7 @@
-"""How exactly an environment can be brought back: by its native state, by replay, only when rebuilt, or not at all.
+"""How exactly an environment can be restored: by its native state, by replay, only when rebuilt, or not at all.
 
-Two copies play the same episodes, one of them after episodes of other lengths. What they answer must be the same, bit
-for bit. How much is played is a count of episodes and steps, never of seconds: an environment always gets one class.
+Two copies play the same episodes, one of them after episodes of other lengths; the results must be equal bit for bit.
+The amount of play is a number of episodes and steps, never of seconds, so that the class is deterministic.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from rl_training.envs.host.pixels import PixelObservation
 from rl_training.envs.host.snapshots import native_state, restore_native
 from rl_training.envs.spaces import ActionCodec
 
-NATIVE_ROUNDS = 4  # in which a native state is carried over and compared
-FRESH_EPISODES = 3  # that two fresh environments must agree on, where a used one does not
+NATIVE_ROUNDS = 4  # in which a native state is copied and compared
+FRESH_EPISODES = 3  # on which two fresh environments must agree, where a used one differs
 SAVED_AT = tuple(2**k for k in range(8))  # steps of an episode at which its native state is taken
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How much is played. The used environment alone plays `warm_up`, and one of `between` before every round."""
+    """The amount of play. Only the used environment plays `warm_up`, and one of `between` before every round."""
 
     warm_up: tuple[int, ...]  # steps
     rounds: int  # episodes that both play
@@ -41,11 +41,11 @@ class Schedule:
 # Half a second of BipedalWalker and one whole episode, since state may change at its end. 60 seeds of 60 showed
 # BipedalWalker's difference within five rounds.
 VECTORS = Schedule(warm_up=(2, 60, 17, 5, 33, 1000), rounds=8, steps=64)
-IMAGES = Schedule(warm_up=(2, 9), rounds=3, steps=12)  # drawing one may take 10 ms
-# What `wrappers.pixels` draws, at 40 ms without a GPU: the environment below it is compared by VECTORS.
+IMAGES = Schedule(warm_up=(2, 9), rounds=3, steps=12)  # rendering one may take 10 ms
+# For `wrappers.pixels`, 40 ms per frame without a GPU: the environment below it is compared by VECTORS.
 RENDERED = Schedule(warm_up=(2,), rounds=1, steps=6)
 
-LARGE_OBSERVATION = 1024  # numbers: such a vector has images in it
+LARGE_OBSERVATION = 1024  # numbers: a vector of this size contains images
 
 Actions = NDArray[Any]
 View = Callable[[Env], Env]
@@ -54,12 +54,16 @@ Trace = list[bytes]
 
 @dataclass(frozen=True)
 class Episode:
+    """The seed and actions of an episode to play."""
+
     seed: int
     actions: Actions
 
 
 @dataclass(frozen=True)
 class Round:
+    """Episodes before, in and after a comparison."""
+
     between: Episode
     compared: Episode
     following: Episode
@@ -67,7 +71,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Stage:
-    """One layer of the environment that is compared, and what is played in it."""
+    """One layer of the environment to compare, and the episodes to play in it."""
 
     view: View
     steps: int  # of an episode
@@ -77,22 +81,24 @@ class Stage:
 
 @dataclass(frozen=True)
 class Classification:
+    """How an environment is restored."""
+
     restore: Restore
-    rebuild_ms: float | None = None  # what making it anew takes, where that is needed for every episode
+    rebuild_ms: float | None = None  # time to rebuild it, where that is done for every episode
 
 
 class _Raised(Exception):
-    """The environment raised: training will report that with what reproduces it."""
+    """The environment raised an exception, which training will report with a way to reproduce it."""
 
 
 def classify(used: Env, source: EnvSource, seed: int = 0) -> Classification:
-    """The class of what `source` makes, `used` being one of them."""
+    """Classify the environments of `source`; `used` is one of them."""
     fresh = source.make()
     has_native = False
     try:
         stages, has_native = _stages(used, seed), native_state(used) is not None
         if has_native:
-            if all(_native_state_is_whole(used, fresh, stage) for stage in stages):
+            if all(_native_state_is_complete(used, fresh, stage) for stage in stages):
                 return Classification("native")
             fresh.close()
             fresh = source.make()
@@ -105,7 +111,7 @@ def classify(used: Env, source: EnvSource, seed: int = 0) -> Classification:
         return Classification("replay")
     times: list[float] = []
     try:
-        agree = all(_fresh_ones_agree(source, stage, differs, times) for stage in stages)
+        agree = all(_fresh_copies_agree(source, stage, differs, times) for stage in stages)
     except _Raised:
         agree = False
     return Classification("rebuilt", round(1e3 * median(times), 1)) if agree else Classification("inexact")
@@ -113,15 +119,15 @@ def classify(used: Env, source: EnvSource, seed: int = 0) -> Classification:
 
 def _stages(env: Env, seed: int) -> list[Stage]:
     if not isinstance(env, PixelObservation):
-        return [_stage(env, _whole, _schedule(env), seed, 0)]
-    return [_stage(env.env, _below, _schedule(env.env), seed, 0), _stage(env, _whole, RENDERED, seed, 1)]
+        return [_stage(env, _whole_env, _schedule(env), seed, 0)]
+    return [_stage(env.env, _wrapped_env, _schedule(env.env), seed, 0), _stage(env, _whole_env, RENDERED, seed, 1)]
 
 
-def _below(env: Any) -> Env:
+def _wrapped_env(env: Any) -> Env:
     return env.env  # type: ignore[no-any-return]
 
 
-def _whole(env: Env) -> Env:
+def _whole_env(env: Env) -> Env:
     return env
 
 
@@ -147,8 +153,8 @@ def _stage(env: Env, view: View, schedule: Schedule, seed: int, number: int) -> 
     return Stage(view, schedule.steps, warm_up, [one_round(index) for index in range(schedule.rounds)])
 
 
-def _native_state_is_whole(used: Env, fresh: Env, stage: Stage) -> bool:
-    """The state of a used environment, put into another, gives the same rest of the episode and the same next one."""
+def _native_state_is_complete(used: Env, fresh: Env, stage: Stage) -> bool:
+    """Whether a used environment's state, loaded into another, gives the same rest of the episode and next episode."""
     used, fresh = stage.view(used), stage.view(fresh)
     _warm_up(used, stage)
     for one in stage.rounds[:NATIVE_ROUNDS]:
@@ -159,7 +165,7 @@ def _native_state_is_whole(used: Env, fresh: Env, stage: Stage) -> bool:
         _play(fresh, Episode(one.compared.seed, one.compared.actions[:0]))
         if not restore_native(fresh, states[at]):
             return False
-        if _go_on(fresh, one.compared.actions[at:]) != trace[at + 1 :]:
+        if _continue_episode(fresh, one.compared.actions[at:]) != trace[at + 1 :]:
             return False
         if _play(used, one.following) != _play(fresh, one.following):
             return False
@@ -167,13 +173,13 @@ def _native_state_is_whole(used: Env, fresh: Env, stage: Stage) -> bool:
 
 
 def _warm_up(used: Env, stage: Stage) -> None:
-    for spare in stage.warm_up:
+    for episode in stage.warm_up:
         with suppress(_Raised):  # random actions may break its physics after a while; the compared episodes are shorter
-            _play(used, spare)
+            _play(used, episode)
 
 
 def _first_difference(used: Env, fresh: Env, stages: list[Stage]) -> Episode | None:
-    """The first episode in which a used environment and a fresh (later: a less used) one are not the same."""
+    """The first episode in which a used environment and a fresh (later: less used) one differ."""
     for stage in stages:
         one, other = stage.view(used), stage.view(fresh)
         _warm_up(one, stage)
@@ -185,13 +191,13 @@ def _first_difference(used: Env, fresh: Env, stages: list[Stage]) -> Episode | N
     return None
 
 
-def _fresh_ones_agree(source: EnvSource, stage: Stage, differs: Episode, times: list[float]) -> bool:
-    """On the episode in which a used one did not, and on some more, with as many steps as this stage may take."""
+def _fresh_copies_agree(source: EnvSource, stage: Stage, differs: Episode, times: list[float]) -> bool:
+    """Whether fresh copies agree on the episode in which a used one differed, and on some more."""
     episodes = [Episode(differs.seed, differs.actions[: stage.steps]), *(turn.compared for turn in stage.rounds)]
     for episode in episodes[:FRESH_EPISODES]:
         traces = []
         for _ in range(2):
-            begun = time.perf_counter()
+            started = time.perf_counter()
             env = source.make()
             made = time.perf_counter()
             try:
@@ -199,7 +205,7 @@ def _fresh_ones_agree(source: EnvSource, stage: Stage, differs: Episode, times: 
             finally:
                 played = time.perf_counter()
                 env.close()
-            times.append(made - begun + time.perf_counter() - played)
+            times.append(made - started + time.perf_counter() - played)
         if traces[0] != traces[1]:
             return False
     return True
@@ -212,18 +218,18 @@ def _play(env: Env, episode: Episode, states: dict[int, Any] | None = None) -> T
         raise _Raised from error
     if states is not None:
         states[0] = native_state(env)
-    return [_as_bytes(observation), *_go_on(env, episode.actions, states)]
+    return [_as_bytes(observation), *_continue_episode(env, episode.actions, states)]
 
 
-def _go_on(env: Env, actions: Sequence[Any] | Actions, states: dict[int, Any] | None = None) -> Trace:
-    """What the environment answers to each action until the episode ends; `states`: its native states on the way."""
+def _continue_episode(env: Env, actions: Sequence[Any] | Actions, states: dict[int, Any] | None = None) -> Trace:
+    """The results of each action until the episode ends; stores native states in `states`."""
     trace: Trace = []
     for step, action in enumerate(actions, 1):
         try:
             observation, reward, terminated, truncated, _ = env.step(action.copy())
         except Exception as error:
             raise _Raised from error
-        flags = bytes([bool(terminated), bool(truncated)])  # numpy's own kind of flag is no number
+        flags = bytes([bool(terminated), bool(truncated)])  # np.bool_ is not an int
         trace.append(_as_bytes(observation) + np.float64(reward).tobytes() + flags)
         if terminated or truncated:
             break

@@ -1,4 +1,4 @@
-"""A look at an environment before hours are spent in it: the API, finite numbers, how exactly it comes back."""
+"""Checks of an environment before training: the API, finite numbers, and how exactly it is restored."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec
 
 PROBE_STEPS = 12
 REPORT_AFTER = 2.0  # seconds
-SMALLEST_IMAGE = 32  # pixels a side; what is smaller may be a board, which a vector can stand for
+MIN_IMAGE_SIDE = 32  # pixels; smaller arrays may be boards, which a vector can represent
 
 
 @dataclass(frozen=True)
 class Conformance:
-    """What an environment is, and how it is brought back on resume."""
+    """The spec of an environment, and how it is restored on resume."""
 
     spec: EnvSpec
     restore: Restore
-    rebuild_ms: float | None = None  # what making it anew takes, where that is done for every episode
+    rebuild_ms: float | None = None  # time to rebuild it, where that is done for every episode
 
 
 def check_spaces(source: EnvSource) -> EnvSpec:
-    """Reject an environment with the exact violation of the API, or return its shape. A dozen steps of one copy."""
+    """The spec of an environment, after a dozen steps of one copy; rejects one that violates the API."""
     env = source.make()
     try:
         return _conforming(env, source.env_id)
@@ -44,14 +44,14 @@ def check_spaces(source: EnvSource) -> EnvSpec:
 
 
 def check_same_spec(spec: EnvSpec, source: EnvSource) -> None:
-    """Reject an environment whose observations or actions are not those that an agent was trained on."""
+    """Reject an environment whose observations or actions differ from those that an agent was trained on."""
     found = check_spaces(source)
     if found != spec:
         raise UserError(f"the agent was trained on {spec}, {source.env_id} has {found}")
 
 
 def check_environment(source: EnvSource, seed: int = 0) -> Conformance:
-    """The same, and how exactly it is brought back, unless `source` knows that already."""
+    """`check_spaces`, and how exactly the environment is restored, unless `source` has that already."""
     if source.restore is not None:
         return Conformance(check_spaces(source), source.restore)
     env = source.make()
@@ -66,7 +66,7 @@ def check_environment(source: EnvSource, seed: int = 0) -> Conformance:
 
 @contextmanager
 def _reported_when_slow(name: str) -> Iterator[None]:
-    """A line for who waits: an environment of 10 ms a step takes 20 s to check."""
+    """Print a line where the check is slow: an environment of 10 ms a step takes 20 s."""
     text = f"checking environment {name!r} before training: does it repeat itself after other episodes?"
     timer = threading.Timer(REPORT_AFTER, lambda: print(text, file=sys.stderr, flush=True))
     timer.daemon = True
@@ -78,27 +78,27 @@ def _reported_when_slow(name: str) -> Iterator[None]:
 
 
 def classified(source: EnvSource) -> EnvSource:
-    """The same source, which knows how what it makes is brought back."""
-    return source if source.restore is not None else knowing(source, check_environment(source))
+    """The source with `restore` set, by a check if needed."""
+    return source if source.restore is not None else with_conformance(source, check_environment(source))
 
 
-def knowing(source: EnvSource, found: Conformance | None) -> EnvSource:
-    """The same source with what a check found, if there was one."""
+def with_conformance(source: EnvSource, found: Conformance | None) -> EnvSource:
+    """The source with the result of a check, if there was one."""
     return source if found is None else replace(source, restore=found.restore)
 
 
 def _conforming(env: Env, name: str) -> EnvSpec:
     observation, action = ObservationCodec(env.observation_space), ActionCodec(env.action_space)
-    _refuse_other_images(observation, name)
+    _reject_unsupported_images(observation, name)
     _probe(env, observation, action, name)
     return env_spec(observation, action, image_stack(env), episode_limit(env))
 
 
-def _refuse_other_images(observation: ObservationCodec, name: str) -> None:
-    """Pictures in another form would be taken for vectors of tens of thousands of numbers, and learned from badly."""
+def _reject_unsupported_images(observation: ObservationCodec, name: str) -> None:
+    """Reject images of another shape or dtype, which would be treated as vectors of tens of thousands of numbers."""
     shape = observation.space.shape or ()
     flat = len(shape) == 2 and observation.space.dtype == np.uint8
-    if not observation.is_image and (flat or len(shape) > 2) and sorted(shape)[-2] >= SMALLEST_IMAGE:
+    if not observation.is_image and (flat or len(shape) > 2) and sorted(shape)[-2] >= MIN_IMAGE_SIDE:
         raise UserError(
             f"environment {name!r}: its observations are {observation.space.dtype} {shape}, and images must be uint8 "
             f"(channels, height, width); {image_wrapper(name)} gives them"
@@ -135,7 +135,7 @@ def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: s
 def _call(name: str, what: str, call: Any) -> Any:
     try:
         return call()
-    except UserError:  # ours, and already in one line
+    except UserError:  # already in one line
         raise
     except Exception as error:
         raise UserError(f"environment {name!r}: {what} raised {type(error).__name__}: {one_line(error)}") from error
@@ -147,9 +147,9 @@ def _check_observation(value: Any, observation: ObservationCodec, name: str, wha
         raise UserError(f"environment {name!r}: {what} must return a numpy array of {space}, got {_shown(value)}")
     array = np.asarray(value)
     if array.shape != space.shape:
-        raise UserError(f"environment {name!r}: {what} returned shape {array.shape}, the space says {space.shape}")
+        raise UserError(f"environment {name!r}: {what} returned shape {array.shape}, the space has {space.shape}")
     if array.dtype != space.dtype and not observation.one_hot:
-        raise UserError(f"environment {name!r}: {what} returned dtype {array.dtype}, the space says {space.dtype}")
+        raise UserError(f"environment {name!r}: {what} returned dtype {array.dtype}, the space has {space.dtype}")
     if not np.isfinite(array).all():
         raise UserError(f"environment {name!r}: {what} returned an observation with NaN or infinity")
     if not space.contains(value):

@@ -1,4 +1,4 @@
-"""DeepMind Control (`dm_control/cheetah-run-v0`): vectors instead of dictionaries, pictures in the size asked for."""
+"""DeepMind Control (`dm_control/cheetah-run-v0`): vectors instead of dictionaries, images in the requested size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import gymnasium as gym
 from gymnasium import spaces
 
 from rl_training.core.checks import UserError
-from rl_training.envs.host.pixels import said
+from rl_training.envs.host.pixels import describe_error
 
 PREFIX = "dm_control/"
 SIDE_CAMERA, QUADRUPED_CAMERA = 0, 2  # the cameras of the pixel papers, e.g. DrQ's dmc2gym
@@ -20,7 +20,7 @@ SHADOW_TEXELS = 1024  # a side
 
 
 def use_headless_rendering() -> None:
-    """Without a display MuJoCo needs EGL and pygame a dummy screen; unset, both fail with a cryptic error."""
+    """Set the variables for rendering without a display: MuJoCo needs EGL, pygame a dummy screen."""
     if _no_display():
         os.environ.setdefault("MUJOCO_GL", "egl")
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
@@ -39,8 +39,9 @@ def _egl_present() -> bool:
 
 
 def register_suite(env_id: str) -> None:
-    # How to render is settled when dm_control is first imported, and an EGL that is not there fails that import: a run
-    # on state vectors must not fail for it, and one that will film its agent at the end must not have missed it.
+    """Register the Control Suite with Gymnasium."""
+    # dm_control chooses its renderer when it is first imported, and that import fails without EGL: a run on state
+    # vectors must not fail for it, and one that records a video at the end must have chosen EGL.
     if _no_display():
         os.environ.setdefault("MUJOCO_GL", "egl" if _egl_present() else "disabled")
     try:
@@ -49,14 +50,14 @@ def register_suite(env_id: str) -> None:
     except ModuleNotFoundError as error:
         how = "pip install 'rl-training[dmc]'"
         raise UserError(f"environment {env_id!r} needs {error.name}; install it with: {how}") from error
-    except Exception as error:  # the renderer's, of many kinds
-        raise UserError(f"environment {env_id!r} cannot be rendered: {said(error)}") from error
+    except Exception as error:  # from the renderer, of many types
+        raise UserError(f"environment {env_id!r} cannot be rendered: {describe_error(error)}") from error
     assert dm_control is not None
     gym.register_envs(shimmy)
 
 
 class ControlSuite(gym.Wrapper[Any, Any, Any, Any]):
-    """One vector of all observations, in the order of their names, and rendering by the papers' cameras."""
+    """One vector of all observations, in the order of their names, and the papers' cameras."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
@@ -77,23 +78,24 @@ class ControlSuite(gym.Wrapper[Any, Any, Any, Any]):
         return spaces.flatten(self.named, obs), reward, terminated, truncated, info
 
     def render(self) -> Any:
-        return self._picture() if self.render_mode == "rgb_array" else super().render()
+        return self._render() if self.render_mode == "rgb_array" else super().render()
 
     def render_sized(self, height: int, width: int) -> Any:
-        """Drawn in this size, as in the papers: not drawn larger and shrunk."""
-        # Without a GPU the suite's shadows of 2048 are half the time, for one pixel in a thousand of a small picture.
+        """Render in this size, as in the papers, instead of shrinking a larger image."""
+        # Without a GPU the suite's shadows of 2048 take half the time, and change one pixel in a thousand.
         quality = self.physics.model.vis.quality
         quality.shadowsize = min(quality.shadowsize, SHADOW_TEXELS)
-        return self._picture(height=height, width=width)
+        return self._render(height=height, width=width)
 
-    def _picture(self, **size: int) -> Any:
+    def _render(self, **size: int) -> Any:
         return self.physics.render(**{"camera_id": self.camera, **self.inner.render_kwargs, **size})
 
     @property
     def physics(self) -> Any:
-        return self.inner._env.physics  # asked for anew: some tasks build theirs again at every reset
+        return self.inner._env.physics  # not cached: some tasks rebuild it at every reset
 
     @property
     def step_limit(self) -> int | None:
+        """Steps of an episode, if limited."""
         limit = getattr(self.inner._env, "_step_limit", math.inf)
         return None if math.isinf(limit) else math.ceil(limit)

@@ -1,4 +1,4 @@
-"""Where episodes end that the environment itself does not end."""
+"""The step limit of episodes in evaluation, video and recording."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ class EpisodeBound:
     """Steps after which evaluation, video and data recording cut an episode. Training does not."""
 
     default: int = EPISODE_LIMIT  # where the environment has no time limit
-    asked: int | None = None  # in any case
+    override: int | None = None  # replaces any time limit
 
     def __post_init__(self) -> None:
-        require(self.asked is None or self.asked >= 1, "episode_limit", f">= 1, got {self.asked}")
+        require(self.override is None or self.override >= 1, "episode_limit", f">= 1, got {self.override}")
 
     @classmethod
-    def of(cls, config: TrainConfig, asked: int | None = None) -> EpisodeBound:
-        return cls(config.eval_episode_limit, asked)
+    def of(cls, config: TrainConfig, override: int | None = None) -> EpisodeBound:
+        """The bound of a config, with an optional override."""
+        return cls(config.eval_episode_limit, override)
 
     def steps(self, time_limit: int | None) -> int | None:
-        """For an environment of this time limit; None: its episodes are not cut."""
-        if self.asked is not None:
-            return self.asked
+        """The limit for an environment with this time limit; None: its episodes are not cut."""
+        if self.override is not None:
+            return self.override
         return self.default if time_limit is None else None
 
     def report(self, cut: int, episodes: int) -> str:
-        """What is told of episodes that were cut."""
-        by = "episode_limit" if self.asked is not None else "eval_episode_limit; the environment has no time limit"
-        return f"{cut} of {episodes} episodes cut at {self.asked or self.default} steps ({by})"
+        """The text that reports cut episodes."""
+        by = "episode_limit" if self.override is not None else "eval_episode_limit; the environment has no time limit"
+        return f"{cut} of {episodes} episodes cut at {self.override or self.default} steps ({by})"
 
 
 DEFAULT_BOUND = EpisodeBound()
 
 
-def missing_limit(env_id: str, config: TrainConfig) -> str:
-    """What is told at the start of a run."""
+def no_time_limit_notice(env_id: str, config: TrainConfig) -> str:
+    """The notice at the start of a run whose environment has no time limit."""
     return (
         f"{env_id} has no time limit: in evaluations and videos an episode is cut at "
         f"{config.eval_episode_limit} steps (eval_episode_limit), in training it is not"

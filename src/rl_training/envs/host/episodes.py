@@ -1,4 +1,4 @@
-"""Returns and lengths of the episodes that training plays."""
+"""Returns and lengths of training episodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EpisodeStatistics:
         self.finished = [0] * seeds
 
     def count(self, rewards: Array, ended: Array) -> None:
-        """Count one step of every environment in."""
+        """Count one step of every environment."""
         self.open_returns += rewards
         self.open_lengths += 1
         if ended.any():
@@ -59,6 +59,6 @@ class EpisodeStatistics:
         self.finished = list(state["finished"])
 
     def forget(self, envs: Sequence[int]) -> None:
-        """The open episodes of these environments could not be brought back: others begin there."""
+        """Reset the open episodes of these environments, which could not be restored."""
         self.open_returns[list(envs)] = 0
         self.open_lengths[list(envs)] = 0

@@ -1,4 +1,4 @@
-"""Where environments come from: an id, `module:Id` from the command line, or a factory in Python."""
+"""Making environments: from an id, `module:Id` on the command line, or a factory in Python."""
 
 from __future__ import annotations
 
@@ -19,50 +19,53 @@ from rl_training.config.train_config import NO_ENVIRONMENT, TrainConfig
 from rl_training.core.checks import UserError, did_you_mean, shown
 from rl_training.envs.host.atari import check_game, register_games
 from rl_training.envs.host.control_suite import PREFIX, ControlSuite, register_suite, use_headless_rendering
-from rl_training.envs.host.pixels import NEEDS_EGL, said
+from rl_training.envs.host.pixels import NEEDS_EGL, describe_error
 from rl_training.envs.host.wrappers import for_evaluation, parse_wrappers
 from rl_training.envs.spaces import ActionCodec, ObservationCodec
 
 Env = gym.Env[Any, Any]
 EnvFactory = Callable[..., Env]
-# By its saved state; by replaying its open episode; the same, and made anew for every episode; not exactly.
+# By its saved state; by replaying its open episode; by replay, and rebuilt for every episode; not exactly.
 Restore = Literal["native", "replay", "rebuilt", "inexact"]
 
-# Ids of environments that run on a device; behind it is Gymnasium's id of the same environment.
+# The prefix of device environments, followed by Gymnasium's id of the same environment.
 DEVICE_PREFIX = "torch/"
 EXTRAS = {"mujoco": "mujoco", "box2d": "box2d", "Box2D": "box2d", "ale_py": "atari", "pygame": "classic-control"}
 
 
-_said: set[str] = set()  # an environment is made many times
-_made: WeakValueDictionary[int, Env] = WeakValueDictionary()  # by factories, by id(): none may come twice
+_shown_warnings: set[str] = set()  # an environment is made many times
+_made: WeakValueDictionary[int, Env] = (
+    WeakValueDictionary()
+)  # by factories, by id(), to detect one that is returned twice
 
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """What Gymnasium warns of, such as an old version, as one line each: no colours, no source code, once."""
+    """Print each of Gymnasium's warnings once, as one line without colours and source code."""
     with warnings.catch_warnings(record=True) as caught:
         yield
     for warning in caught:
         text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(warning.message)).removeprefix("WARN: ").split())
-        if text not in _said:
-            _said.add(text)
+        if text not in _shown_warnings:
+            _shown_warnings.add(text)
             print(f"note: {text}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
 class EnvSource:
-    """Makes copies of one environment, in the wrappers that `kwargs` asks for."""
+    """Makes copies of one environment, with the wrappers in `kwargs`."""
 
     env_id: str
     kwargs: dict[str, Any] = field(default_factory=dict)
     factory: EnvFactory | None = None
-    restore: Restore | None = None  # how it is brought back on resume; None: not checked yet
+    restore: Restore | None = None  # how it is restored on resume; None: not checked yet
 
     def __post_init__(self) -> None:
         if self.factory is not None:
             check_factory(self.factory)
 
     def make(self, render_mode: str | None = None) -> Env:
+        """A new environment, or a UserError."""
         kwargs = dict(self.kwargs)
         wrappers = parse_wrappers(kwargs.pop("wrappers", None))
         if render_mode is not None:
@@ -80,7 +83,7 @@ class EnvSource:
             raise
 
     def for_evaluation(self) -> EnvSource:
-        """Training may cut episodes short and clip rewards; what an agent is worth is measured without."""
+        """The source for evaluation, without the clipped rewards and shortened episodes of training."""
         return replace(self, kwargs=for_evaluation(self.kwargs))
 
     def _from_id(self, kwargs: dict[str, Any]) -> Env:
@@ -110,9 +113,9 @@ class EnvSource:
             extra = EXTRAS.get(str(error.name).split(".")[0])
             how = f"; install it with: pip install 'gymnasium[{extra}]'" if extra else ""
             raise UserError(f"environment {self.env_id!r}: {_one_line(error)}{how}") from error
-        except Exception as error:  # whatever an environment's constructor makes of what it was given
-            text = said(error)
-            what = "cannot be rendered" if NEEDS_EGL in text else f"refused env_kwargs {kwargs}"
+        except Exception as error:  # any error of the environment's constructor
+            text = describe_error(error)
+            what = "cannot be rendered" if NEEDS_EGL in text else f"rejected env_kwargs {kwargs}"
             raise UserError(f"environment {self.env_id!r} {what}: {text}") from error
 
     def _from_factory(self, kwargs: dict[str, Any]) -> Env:
@@ -120,13 +123,13 @@ class EnvSource:
         try:
             env = self.factory(**kwargs)
         except TypeError as error:
-            said = _one_line(error)
+            text = _one_line(error)
             raise UserError(
-                f"the environment factory must accept {', '.join(kwargs) or 'no arguments'}: {said}"
+                f"the environment factory must accept {', '.join(kwargs) or 'no arguments'}: {text}"
             ) from error
         if not isinstance(env, gym.Env):
             raise UserError(f"the environment factory must return a gymnasium.Env, got {type(env).__name__}")
-        if _made.get(id(env)) is env:  # else training and evaluation would step the same one
+        if _made.get(id(env)) is env:  # training and evaluation would step the same one
             raise UserError("the environment factory must make a new environment at every call, got the same one again")
         _made[id(env)] = env
         return env
@@ -152,7 +155,7 @@ def environment_codecs(source: EnvSource) -> tuple[ObservationCodec, ActionCodec
 
 
 def check_factory(factory: Any) -> None:
-    """Rejects an environment where a function that makes it is needed: training and evaluation each make their own."""
+    """Reject an environment in place of a factory: training and evaluation each make their own."""
     if isinstance(factory, (gym.Env, gym.vector.VectorEnv)):
         env_id = factory.spec.id if factory.spec is not None else None
         by_id = f"its id {env_id!r}, or " if env_id else ""
@@ -166,20 +169,22 @@ def check_factory(factory: Any) -> None:
 
 
 def _import_module(env_id: str) -> None:
-    """The module of `module:Id`, also from the current folder, which a console script does not have on its path."""
+    """Import the module of `module:Id`, also from the current folder, which is not on a console script's path."""
     module = env_id.partition(":")[0]
     with _current_folder_first():
         try:
             importlib.import_module(module)
         except ModuleNotFoundError:
             raise
-        except (Exception, SystemExit) as error:  # whatever the module does when it is imported
-            raise UserError(f"environment {env_id!r}: module {module} cannot be imported: {said(error)}") from error
+        except (Exception, SystemExit) as error:  # any error of the module
+            raise UserError(
+                f"environment {env_id!r}: module {module} cannot be imported: {describe_error(error)}"
+            ) from error
 
 
 @contextmanager
 def _current_folder_first() -> Iterator[None]:
-    """Afterwards it stays on the path, at its end: what the module imports later is found, and nothing is shadowed."""
+    """Put the current folder first on the path, afterwards last: later imports are found, and nothing is shadowed."""
     here = None
     with suppress(OSError):  # the folder may be gone
         here = os.getcwd()

@@ -1,4 +1,4 @@
-"""Images as observations: an exact resize, stacks of frames, and the rendering of any environment."""
+"""Image observations: an exact resize, frame stacks, and rendered environments."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NEEDS_EGL = "rendering MuJoCo without a display needs EGL (Debian: apt-get insta
 
 @cache
 def _overlaps(size: int, target: int) -> tuple[int, NDArray[np.float32]]:
-    """How many times the pattern of weights repeats along one axis, and one pattern: (target, size) of one period.
+    """The number of periods of the weights along one axis, and the weights (target, size) of one period.
 
-    In units in which both a source and a target pixel have a whole length, the overlaps are whole numbers.
+    Lengths are in units in which source and target pixels are whole numbers, so the overlaps are too.
     """
     periods = math.gcd(size, target)
     size, target = size // periods, target // periods
@@ -40,7 +40,7 @@ def _overlaps(size: int, target: int) -> tuple[int, NDArray[np.float32]]:
 def resize_area(image: NDArray[np.uint8], height: int, width: int) -> Image:
     """(H, W) or (H, W, C) to (C, height, width): each new pixel is the mean of the area it covers, rounded half up.
 
-    Sums of whole numbers, so the result is exact and the same on every machine, whatever order they are added in.
+    Sums of whole numbers are exact in any order, so the result is the same on every machine.
     """
     image = image if image.ndim == 3 else image[:, :, None]
     rows, columns, channels = image.shape
@@ -58,7 +58,7 @@ def resize_area(image: NDArray[np.uint8], height: int, width: int) -> Image:
 
 
 class StatefulWrapper(gym.Wrapper[Any, Any, Any, Any]):
-    """A wrapper whose state can be had as bytes, so that what it wraps may still be restored natively."""
+    """A wrapper with its state as bytes, so that the wrapped environment can be restored natively."""
 
     def get_state(self) -> bytes:
         raise NotImplementedError
@@ -68,7 +68,7 @@ class StatefulWrapper(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class ImageWrapper(StatefulWrapper):
-    """Observations are the last `frame_stack` frames, oldest first; an episode's first frame is repeated before it."""
+    """Observations are the last `frame_stack` frames, oldest first; the first frame of an episode is repeated."""
 
     def __init__(self, env: gym.Env[Any, Any], channels: int, resize_shape: tuple[int, ...], frame_stack: int) -> None:
         super().__init__(env)
@@ -80,10 +80,12 @@ class ImageWrapper(StatefulWrapper):
         self.stack: Image = np.zeros(shape, np.uint8)
 
     def begin(self, frame: Image) -> Image:
+        """The stack at the start of an episode."""
         self.stack = np.concatenate([frame] * self.frame_stack)
         return np.array(self.stack)
 
     def push(self, frame: Image) -> Image:
+        """The stack with a new frame."""
         self.stack = np.concatenate([self.stack[self.channels :], frame])
         return np.array(self.stack)
 
@@ -95,7 +97,7 @@ class ImageWrapper(StatefulWrapper):
 
 
 class PixelObservation(ImageWrapper):
-    """What an environment renders, instead of what it says."""
+    """Rendered images as observations."""
 
     def __init__(self, env: gym.Env[Any, Any], name: str, resize_shape: tuple[int, ...], frame_stack: int) -> None:
         modes = env.metadata.get("render_modes") or []
@@ -105,28 +107,28 @@ class PixelObservation(ImageWrapper):
             raise UserError(f"env_kwargs.render_mode must be rgb_array for pixels, {name} has {env.render_mode!r}")
         super().__init__(env, 3, resize_shape, frame_stack)
         self.name = name
-        self.picture: Callable[[], Any] = env.render
-        if env.has_wrapper_attr("render_sized"):  # it can draw in that size
-            self.picture = partial(env.get_wrapper_attr("render_sized"), *self.resize_shape)
+        self.render_frame: Callable[[], Any] = env.render
+        if env.has_wrapper_attr("render_sized"):  # it can render in that size
+            self.render_frame = partial(env.get_wrapper_attr("render_sized"), *self.resize_shape)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         answer: Any = self.env.reset(seed=seed, options=options)
         if not (isinstance(answer, tuple) and len(answer) == 2):
-            return answer  # type: ignore[no-any-return]  # for the check before training, which says what is wrong with it
+            return answer  # type: ignore[no-any-return]  # for the check before training
         return self.begin(self._frame()), answer[1]
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         answer = self.env.step(action)
-        return (self.push(self._frame()), *answer[1:]) if sound(answer) else answer
+        return (self.push(self._frame()), *answer[1:]) if is_valid_step(answer) else answer
 
     def _frame(self) -> Image:
         try:
-            frame = self.picture()
+            frame = self.render_frame()
         except Exception as error:
             free_renderer(error)
-            raise UserError(f"{self.name} cannot be rendered: {said(error)}") from error
-        picture = isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[2] == 3 and frame.size > 0
-        if not (picture and frame.dtype == np.uint8):
+            raise UserError(f"{self.name} cannot be rendered: {describe_error(error)}") from error
+        is_image = isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[2] == 3 and frame.size > 0
+        if not (is_image and frame.dtype == np.uint8):
             what = f"{frame.dtype} {frame.shape}" if isinstance(frame, np.ndarray) else type(frame).__name__
             raise UserError(
                 f"{self.name} cannot be used as pixels: render() gives {what}, not uint8 (height, width, 3)"
@@ -135,7 +137,7 @@ class PixelObservation(ImageWrapper):
 
 
 class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
-    """Each action is taken `times` times, or until the episode ends; rewards are summed."""
+    """Repeats each action `times` times, or until the episode ends, and sums the rewards."""
 
     def __init__(self, env: gym.Env[Any, Any], times: int) -> None:
         super().__init__(env)
@@ -145,7 +147,7 @@ class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
         total = 0.0
         for _ in range(self.times):
             answer = self.env.step(action)
-            if not sound(answer):
+            if not is_valid_step(answer):
                 return answer
             obs, reward, terminated, truncated, info = answer
             total += float(reward)
@@ -154,8 +156,8 @@ class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
         return obs, total, terminated, truncated, info
 
 
-def sound(answer: Any) -> bool:
-    """Whether a step is what Gymnasium asks for. If not it is passed on, for the check before training to refuse."""
+def is_valid_step(answer: Any) -> bool:
+    """Whether the result of a step has Gymnasium's form; if not, the check before training rejects it."""
     if not (isinstance(answer, tuple) and len(answer) == 5):
         return False
     return is_number(answer[1]) and all(map(is_flag, answer[2:4]))
@@ -169,29 +171,29 @@ def is_flag(value: Any) -> bool:
     return isinstance(value, (bool, np.bool_))
 
 
-def said(error: BaseException) -> str:
-    """An error in one line, with what to do about the usual ones."""
+def describe_error(error: BaseException) -> str:
+    """An error in one line, with a hint for rendering errors."""
     try:
         text = one_line(error)
-    except Exception:  # PyOpenGL's errors fail to show themselves where there is no GL library
+    except Exception:  # str() of PyOpenGL's errors fails where there is no GL library
         text = "no details"
     return f"{type(error).__name__}: {text}{_rendering_hint(error, text)}"
 
 
 def _rendering_hint(error: BaseException, text: str) -> str:
     graphics = re.search(r"\begl|EGL|OpenGL|GLFW|GLContext|OSMesa|glGetError", f"{type(error).__name__} {text}")
-    if graphics is None or "MUJOCO_GL" in text:  # of a wrong MUJOCO_GL the text says which are right
+    if graphics is None or "MUJOCO_GL" in text:  # the error lists the valid values of MUJOCO_GL
         return ""
     try:
         has_opengl = importlib.util.find_spec("OpenGL") is not None
     except ValueError:  # a module without a spec
         has_opengl = True
-    # MuJoCo depends on PyOpenGL, but does not miss it until it renders.
+    # MuJoCo imports PyOpenGL only when it renders.
     return f"; {NEEDS_EGL}" if has_opengl else "; rendering MuJoCo needs PyOpenGL (pip install PyOpenGL)"
 
 
 def free_renderer(error: BaseException) -> None:
-    """Free what a failed rendering left half made: its `__del__` fails again, and Python would print a traceback."""
+    """Free a half-made renderer silently: its `__del__` fails again, and Python would print a traceback."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         link: BaseException | None = error

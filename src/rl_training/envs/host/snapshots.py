@@ -1,7 +1,7 @@
-"""The exact state of environments that can give it: MuJoCo, dm_control's suite and ALE.
+"""Native states of MuJoCo, dm_control's suite and ALE environments, as bytes.
 
-Others are brought back by replaying their episode. A state is plain bytes. Only environments without foreign wrappers
-that hold state of their own qualify; time limits count along, and our own wrappers give their state.
+Other environments are restored by replaying their episode, as are those with unknown wrappers, which may have state.
+The counters of time limits and the state of our own wrappers are included.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ KNOWN_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker, ActionRepeat, Co
 
 
 def native_state(env: Env) -> Bytes | None:
-    """None if this environment must be replayed instead."""
-    limits, stateful, kind = _look(env)
+    """The native state, or None if the environment must be replayed instead."""
+    limits, stateful, kind = _inspect(env)
     if kind is None:
         return None
     counts = np.array([limit._elapsed_steps or 0 for limit in limits] or [0], np.int64).tobytes()
@@ -40,8 +40,8 @@ def native_state(env: Env) -> Bytes | None:
 
 
 def restore_native(env: Env, state: Bytes) -> bool:
-    """Put a freshly reset environment into `state`. True if it then says it is in that state, bit for bit."""
-    limits, stateful, kind = _look(env)
+    """Restore `state` in a freshly reset environment. True if its state is then the same, bit for bit."""
+    limits, stateful, kind = _inspect(env)
     inner: Any = env.unwrapped
     data = state.tobytes()
     at = 8 * max(len(limits), 1)
@@ -63,8 +63,8 @@ def restore_native(env: Env, state: Bytes) -> bool:
     return now is not None and now.tobytes() == data
 
 
-def _look(env: Env) -> tuple[list[Any], list[StatefulWrapper], str | None]:
-    """The time limits, our wrappers that hold state, and which kind of native state is inside."""
+def _inspect(env: Env) -> tuple[list[Any], list[StatefulWrapper], str | None]:
+    """The time limits, our wrappers with state, and the kind of native state."""
     limits: list[Any] = []
     stateful: list[StatefulWrapper] = []
     while isinstance(env, KNOWN_WRAPPERS):
@@ -78,16 +78,16 @@ def _look(env: Env) -> tuple[list[Any], list[StatefulWrapper], str | None]:
         return limits, stateful, "mujoco"
     if module == "shimmy.dm_control_compatibility" and _in_suite(inner):
         return limits, stateful, "suite"
-    # With sticky actions an emulator's state lacks the action it may repeat: one restore in four went wrong.
+    # With sticky actions the emulator's state lacks the action that it may repeat: one restore in four was wrong.
     if module == "ale_py.env" and inner.ale.getFloat("repeat_action_probability") == 0:  # type: ignore[attr-defined]
         return limits, stateful, "ale"
     return limits, stateful, None
 
 
 def _in_suite(inner: Any) -> bool:
-    """Its tasks keep nothing of an episode but physics, a count and random numbers; others may keep anything.
+    """Whether it is a task of the suite, whose only state is physics, a counter and random numbers.
 
-    lqr draws its masses and springs when it is made, unseeded: a fresh copy is another system.
+    Not lqr, which draws its masses and springs when it is made, unseeded: a fresh copy is another system.
     """
     task = type(inner._env.task).__module__
     of_suite = task.startswith("dm_control.suite.") and task != "dm_control.suite.lqr"
@@ -95,7 +95,7 @@ def _in_suite(inner: Any) -> bool:
 
 
 def _suite_state(env: Any) -> bytes:
-    """A task may change the model when an episode begins. That comes back with the episode's seed, not from here."""
+    """Step count, random numbers and physics; changes of the model at reset are restored by the episode's seed."""
     own = np.array([env._step_count], np.int64).tobytes() + _random_state(env.task.random)
     return own + _mujoco_state(env.physics.model.ptr, env.physics.data.ptr).tobytes()
 
@@ -116,7 +116,7 @@ def _restore_suite(env: Any, data: bytes) -> None:
 
 
 def _mujoco_state(model: Any, data: Any) -> NDArray[np.float64]:
-    """The integration state, and the positions of bodies: rewards of some environments read last step's."""
+    """The integration state, and the positions of bodies, which some rewards read from the last step."""
     import mujoco
 
     kind = mujoco.mjtState.mjSTATE_INTEGRATION
@@ -134,7 +134,7 @@ def _restore_mujoco(model: Any, data: Any, state: NDArray[np.float64]) -> None:
     if len(state) != size + 2 * body:
         raise ValueError("the state is of another model")
     mujoco.mj_setState(model, data, state[:size], kind)
-    mujoco.mj_forward(model, data)  # derived quantities; it also moves the warm start, hence once more:
+    mujoco.mj_forward(model, data)  # derived quantities; it also changes the warm start, hence again:
     mujoco.mj_setState(model, data, state[:size], kind)
     data.xpos[...] = state[size : size + body].reshape(data.xpos.shape)
     data.xipos[...] = state[size + body :].reshape(data.xipos.shape)

@@ -1,8 +1,8 @@
-"""Many environments stepped together: every episode seeded, no autoreset, the open episode's actions logged.
+"""Environments stepped together: every episode seeded, no autoreset, the actions of open episodes logged.
 
-`step` gives the true successor of every action; `advance` then resets, with a seed, just the environments whose episode
-ended. So there are no junk rows, and the state of an environment is (episode number, actions so far). That state is
-kept here; a `Stepper` steps the environments, in this process or in workers, with the same results.
+`step` returns the true successor of every action; `advance` then resets, with a seed, only the environments whose
+episode ended. So there are no invalid rows, and the state of an environment is (episode number, actions so far). It is
+stored here; a `Stepper` steps the environments, in this process or in workers, with the same results.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.worker import Array, LocalStepper, RowsFailed, Stepper
 from rl_training.envs.host.workers import CannotUseWorkers, WorkerStepper
 
-MAX_LOG = 100_000  # actions of an open episode that are kept, for each environment
+MAX_LOG = 100_000  # logged actions of an open episode, for each environment
 
 
 class EnvironmentFailure(Exception):
-    """An environment raised or returned something impossible; carries what reproduces it."""
+    """An environment raised an exception or returned an invalid value; `report` reproduces it."""
 
     def __init__(self, message: str, report: dict[str, Any]) -> None:
         super().__init__(message)
@@ -49,15 +49,15 @@ class SeededEnvs:
         self.size = len(self.seeds) * num_envs
         self.timeout = timeout  # seconds a step may take
         self.busy_since: float | None = None  # when the step in progress began
-        self.note: str | None = None  # why workers were asked for and are not used
+        self.note: str | None = None  # why configured workers are not used
         self.stepper = self._make_stepper(source, workers, timeout)
         self.observation, self.action = self.stepper.observation, self.stepper.action
         self.episodes = [first_episode] * self.size
         self.statistics = EpisodeStatistics(len(self.seeds), num_envs)
-        self.lost: list[int] = []  # rows whose open episode `restore` could not bring back
+        self.lost: list[int] = []  # rows whose open episode `restore` could not restore
         self.logs: list[list[Array]] = [[] for _ in range(self.size)]
-        self.unlogged: set[int] = set()  # rows whose episode became too long to keep
-        self.can_return = True  # from the last snapshot
+        self.unlogged: set[int] = set()  # rows whose episode became too long to log
+        self.can_restore = True  # whether the last snapshot can be restored
         self.obs: Array = np.zeros((self.size, *self.observation.shape), self.observation.dtype)
         self.next_obs = np.zeros_like(self.obs)
         self.rewards = np.zeros(self.size, np.float32)
@@ -77,6 +77,7 @@ class SeededEnvs:
         return LocalStepper(source, self.size)
 
     def reset_all(self) -> None:
+        """Start the current episode of every row."""
         self._start(range(self.size))
 
     def step(self, actions: Array, active: Array | None = None) -> None:
@@ -105,15 +106,15 @@ class SeededEnvs:
             self._start_next(np.flatnonzero(ended).tolist())
 
     def _drop_long_logs(self) -> None:
-        """An episode without end would fill the memory. What is left of its log counts for nothing."""
+        """Drop logs beyond MAX_LOG: an endless episode would fill the memory."""
         self.unlogged |= {row for row, log in enumerate(self.logs) if len(log) > MAX_LOG}
         for row in self.unlogged:
             self.logs[row] = []
 
     def snapshot(self) -> dict[str, Any]:
-        """What it takes to stand here again: native state where there is one, else the open episode is replayed."""
+        """The state of all environments: native states where there are some, else the actions to replay."""
         states = self.stepper.states()
-        self.can_return = all(len(states[row]) for row in self.unlogged)
+        self.can_restore = all(len(states[row]) for row in self.unlogged)
         return {
             "episodes": list(self.episodes),
             "unlogged": sorted(self.unlogged),
@@ -123,7 +124,7 @@ class SeededEnvs:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> bool:
-        """False if an environment did not come back to the same state; its next episode starts then."""
+        """Restore a snapshot. False if an environment could not be restored; its next episode starts then."""
         self.episodes = [int(episode) for episode in snapshot["episodes"]]
         native = [row for row in range(self.size) if len(snapshot["states"][row])]
         replayed = [row for row in range(self.size) if row not in native]
@@ -150,7 +151,7 @@ class SeededEnvs:
         self._start(rows)
 
     def _start(self, rows: Sequence[int], histories: Sequence[Array] | None = None) -> None:
-        """Begin the episodes `rows` stand at, and go through their histories again."""
+        """Start the current episodes of `rows`, and replay their histories."""
         self.unlogged.difference_update(rows)
         for position, row in enumerate(rows):
             self.logs[row] = [] if histories is None else list(histories[position])
@@ -166,11 +167,12 @@ class SeededEnvs:
             raise self._failure(RowsFailed([row], "reset returned an observation with NaN or infinity"))
 
     def episode_seed(self, row: int) -> int:
+        """The seed of the current episode of a row."""
         seed_index, env_index = divmod(row, self.num_envs)
         return episode_seed(self.seeds[seed_index], self.stream, env_index, self.episodes[row])
 
-    def hung(self) -> EnvironmentFailure:
-        """The failure to report when a step or a reset gives no answer."""
+    def timeout_failure(self) -> EnvironmentFailure:
+        """The failure to report when a step or a reset does not return."""
         return self._failure(RowsFailed(range(self.size), f"no answer for {self.timeout:g} s"))
 
     def _check_finite(self) -> None:
@@ -210,6 +212,6 @@ class SeededEnvs:
             "env_index": env_index,
             "episode": self.episodes[row],
             "reset_seed": self.episode_seed(row),
-            # Null: an episode this long is not kept, and cannot be reproduced.
+            # Null: an episode this long is not logged, and cannot be reproduced.
             "actions": None if row in self.unlogged else [np.asarray(action).tolist() for action in self.logs[row]],
         }

@@ -1,7 +1,7 @@
-"""Environments stepped one after the other, and the process that serves them to a parent over two pipes.
+"""Environments stepped in this process, and the worker process that steps them for a parent over two pipes.
 
-A frame is (kind, size) and `size` bytes. STEP, ACTIONS and RESULT carry raw arrays whose layout both sides compute from
-the spaces; JSON carries set-up, resets, errors and the end. Every command gets one answer, and nothing is pickled.
+A frame is (kind, size) and `size` bytes. STEP, ACTIONS and RESULT contain raw arrays whose layout both sides compute
+from the spaces; JSON contains set-up, resets, errors and the end. Every command has one reply; nothing is pickled.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STEP, RESULT, JSON, ACTIONS = range(4)
 
 
 class RowsFailed(Exception):
-    """Environments that raised or were lost. `steps`: actions of the replayed history taken, the fatal one included."""
+    """Environments that raised or whose process died. `steps`: replayed actions, including the one that raised."""
 
     def __init__(self, rows: Sequence[int], what: str, steps: int | None = None, exit_code: int | None = None) -> None:
         super().__init__(what)
@@ -43,14 +43,14 @@ class RowsFailed(Exception):
 
 
 class Stepper(Protocol):
-    """Rows of environments; it knows nothing of episodes, logs or run seeds."""
+    """Steps rows of environments, without episodes, logs or run seeds."""
 
     observation: ObservationCodec
     action: ActionCodec
     spec: EnvSpec
 
     def start(self, rows: Sequence[int], seeds: Sequence[int], histories: Sequence[Array] | None, obs: Array) -> None:
-        """Reset each of `rows` with its seed, take the actions of its history, write where it stands into `obs`."""
+        """Reset each of `rows` with its seed, replay its history, and write its observation into `obs`."""
 
     def step(
         self, actions: Array, active: Array | None, obs: Array, rewards: Array, terminated: Array, truncated: Array
@@ -61,7 +61,7 @@ class Stepper(Protocol):
         """The native state of every row as bytes; empty where there is none."""
 
     def set_states(self, rows: Sequence[int], states: Sequence[Array]) -> list[bool]:
-        """Put freshly started rows into native states; which of them arrived there exactly."""
+        """Restore native states in freshly started rows; returns which of them are exact."""
 
     def close(self) -> None: ...
 
@@ -82,7 +82,7 @@ class LocalStepper:
         for position, row in enumerate(rows):
             call, steps = "make", 0
             try:
-                env = self._fit_for_an_episode(row)
+                env = self._env_for_episode(row)
                 call = "reset"
                 value, _ = env.reset(seed=seeds[position])
                 self.observation.encode(value, obs[row])
@@ -97,8 +97,8 @@ class LocalStepper:
                     [row], f"{call} raised {type(error).__name__}: {one_line(error)}{when}", steps
                 ) from error
 
-    def _fit_for_an_episode(self, row: int) -> Env:
-        """The row's environment, made anew if it carries state from one episode to the next."""
+    def _env_for_episode(self, row: int) -> Env:
+        """The row's environment, rebuilt if it carries state from one episode to the next."""
         if self.used[row] and self.source.restore == "rebuilt":
             self.envs[row].close()
             with warnings.catch_warnings():
@@ -129,22 +129,22 @@ class LocalStepper:
         return [np.empty(0, np.uint8) if state is None else state for state in found]
 
     def set_states(self, rows: Sequence[int], states: Sequence[Array]) -> list[bool]:
-        return [_arrives(self.envs[row], state) for row, state in zip(rows, states, strict=True)]
+        return [_restores(self.envs[row], state) for row, state in zip(rows, states, strict=True)]
 
     def close(self) -> None:
         for env in self.envs:
             env.close()
 
 
-def _arrives(env: Env, state: Array) -> bool:
+def _restores(env: Env, state: Array) -> bool:
     try:
         return restore_native(env, state)
-    except Exception:  # a state of another version or model: the caller restarts the episode and says so
+    except Exception:  # a state of another version or model: the caller restarts the episode and reports it
         return False
 
 
-class Layout:
-    """The STEP and RESULT frames of `count` rows: one buffer each, and the arrays that lie in it."""
+class StepBuffers:
+    """The STEP and RESULT frames of `count` rows: one buffer each, and the arrays in it."""
 
     def __init__(self, count: int, observation: ObservationCodec, action: ActionCodec) -> None:
         self.action_dtype = np.dtype(np.int64 if action.discrete else action.space.dtype)
@@ -174,17 +174,20 @@ def _frame(kind: int, *fields: tuple[tuple[int, ...], DTypeLike]) -> tuple[bytea
 
 
 def write_all(fd: int, data: bytes | bytearray) -> None:
+    """Write all bytes."""
     done = os.write(fd, data)
-    while done < len(data):  # a signal handler cuts a long write short
+    while done < len(data):  # a signal may interrupt a long write
         done += os.write(fd, memoryview(data)[done:])
 
 
 def json_frame(value: Any) -> bytes:
+    """A frame with a JSON value."""
     payload = json.dumps(value).encode()
     return HEADER.pack(JSON, len(payload)) + payload
 
 
 def read_exactly(fd: int, buffer: bytearray | memoryview) -> None:
+    """Fill `buffer`, or raise EOFError."""
     view = memoryview(buffer)
     while view:
         count = os.readv(fd, [view])
@@ -207,18 +210,19 @@ def read_frame(fd: int, step: bytearray | None = None) -> tuple[int, bytearray]:
 
 
 def main() -> None:
-    # The parent alone decides when to stop: a terminal or a cluster signals every process, and a worker that died at
-    # once would fail the step that the parent still wants to finish. The end of stdin is our end.
+    """The worker process: serve the parent until stdin ends."""
+    # Only the parent decides when to stop: a terminal or a cluster signals every process, and a worker that ended at
+    # once would fail the step that the parent still finishes.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     # What an environment prints, or reads from a terminal it does not have, must not reach the protocol.
     read_fd, write_fd = os.dup(0), os.dup(1)
-    nowhere = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nowhere, 0)
-    os.close(nowhere)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    with suppress(EOFError, BrokenPipeError):  # the parent is gone or has closed us
+    with suppress(EOFError, BrokenPipeError):  # the parent has ended or closed the pipe
         _serve(read_fd, write_fd)
 
 
@@ -226,7 +230,7 @@ def _serve(read_fd: int, write_fd: int) -> None:
     setup = json.loads(read_frame(read_fd)[1])
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the parent has built one too and has shown them
+            warnings.simplefilter("ignore")  # the parent has shown them
             source = EnvSource(setup["env_id"], setup["kwargs"], restore=setup["restore"])
             stepper = LocalStepper(source, setup["count"])
     except Exception as error:
@@ -234,13 +238,18 @@ def _serve(read_fd: int, write_fd: int) -> None:
         return
     try:
         write_all(write_fd, json_frame(describe(stepper.envs[0].spec, stepper.observation, stepper.action)))
-        layout = Layout(setup["count"], stepper.observation, stepper.action)
+        buffers = StepBuffers(setup["count"], stepper.observation, stepper.action)
         while True:
-            kind, payload = read_frame(read_fd, layout.request)
+            kind, payload = read_frame(read_fd, buffers.request)
             try:
                 if kind == STEP:
                     stepper.step(
-                        layout.actions, layout.active, layout.obs, layout.rewards, layout.terminated, layout.truncated
+                        buffers.actions,
+                        buffers.active,
+                        buffers.obs,
+                        buffers.rewards,
+                        buffers.terminated,
+                        buffers.truncated,
                     )
                 else:
                     command = json.loads(payload)
@@ -249,8 +258,8 @@ def _serve(read_fd: int, write_fd: int) -> None:
                     if command["do"] != "start":
                         write_all(write_fd, json_frame(_exchange_states(stepper, command)))
                         continue
-                    _start(stepper, layout, command, read_frame(read_fd)[1])
-                write_all(write_fd, layout.reply)
+                    _start(stepper, buffers, command, read_frame(read_fd)[1])
+                write_all(write_fd, buffers.reply)
             except RowsFailed as failed:
                 trace = "".join(traceback.format_exception(failed.__cause__))
                 answer = {"row": failed.rows[0], "what": failed.what, "steps": failed.steps, "trace": trace}
@@ -259,10 +268,10 @@ def _serve(read_fd: int, write_fd: int) -> None:
         stepper.close()
 
 
-def _start(stepper: LocalStepper, layout: Layout, command: dict[str, Any], data: bytearray) -> None:
-    actions = np.frombuffer(data, layout.action_dtype).reshape(-1, *layout.action_shape)
+def _start(stepper: LocalStepper, buffers: StepBuffers, command: dict[str, Any], data: bytearray) -> None:
+    actions = np.frombuffer(data, buffers.action_dtype).reshape(-1, *buffers.action_shape)
     histories = np.split(actions, np.cumsum(command["steps"])[:-1])
-    stepper.start(command["rows"], command["seeds"], histories, layout.obs)
+    stepper.start(command["rows"], command["seeds"], histories, buffers.obs)
 
 
 def _exchange_states(stepper: LocalStepper, command: dict[str, Any]) -> dict[str, Any]:
@@ -273,6 +282,6 @@ def _exchange_states(stepper: LocalStepper, command: dict[str, Any]) -> dict[str
 
 
 def describe(spec: Any, observation: ObservationCodec, action: ActionCodec) -> dict[str, Any]:
-    """What must be equal in the parent and its workers. The spec tells apart two registrations of the same id."""
+    """Values that must be equal in the parent and its workers. The spec distinguishes registrations of the same id."""
     text = re.sub(r" at 0x[0-9a-f]+", "", repr(spec))
     return {"spec": text, "spaces": [space_to_dict(codec.space) for codec in (observation, action)]}

@@ -1,4 +1,4 @@
-"""One worker process seen from the parent: its pipes, its answers, its death."""
+"""One worker process as the parent uses it: pipes, replies, exit."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from contextlib import suppress
 from rl_training.envs.host.worker import (
     HEADER,
     JSON,
-    Layout,
     RowsFailed,
+    StepBuffers,
     json_frame,
     read_exactly,
     read_frame,
@@ -26,25 +26,25 @@ from rl_training.envs.host.worker import (
 PROGRAM = (
     "import sys; sys.path[:] = sys.argv[1:]; del sys.argv[1:]; from rl_training.envs.host.worker import main; main()"
 )
-SECONDS_TO_CLOSE = 3.0  # a stopped program has five in all
-SECONDS_AFTER_A_CUT = 1.0  # for a step that nobody waits for any more
+SECONDS_TO_CLOSE = 3.0  # of the five in which a stopped program ends
+SECONDS_AFTER_A_CUT = 1.0  # for a step that was interrupted
 
 
 class RemoteTraceback(Exception):
-    """Where an environment raised, in a worker process."""
+    """The traceback of an environment in a worker process."""
 
     def __str__(self) -> str:
         return f"in a worker process\n\n{self.args[0]}"
 
 
 class WorkerProcess:
-    """One process, its two pipes, and the rows [start, stop) it holds."""
+    """One process, its two pipes, and its rows [start, stop)."""
 
-    layout: Layout
+    buffers: StepBuffers
 
     def __init__(self, start: int, stop: int, timeout: float) -> None:
         self.start, self.stop, self.block, self.timeout = start, stop, slice(start, stop), timeout
-        # A session of its own: Ctrl-C in the terminal reaches the parent alone, even before the worker ignores it.
+        # A new session: Ctrl-C in the terminal reaches only the parent, even before the worker ignores signals.
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *map(str, sys.path)],
             stdin=subprocess.PIPE,
@@ -59,13 +59,15 @@ class WorkerProcess:
         self.poll.register(self.read_fd, select.POLLIN)
 
     def send(self, data: bytes | bytearray) -> None:
+        """Send a frame."""
         try:
             write_all(self.write_fd, data)
         except BrokenPipeError as error:
             raise self._lost() from error
 
     def receive_json(self) -> dict[str, object]:
-        self._await_answer()
+        """Wait for a JSON reply."""
+        self._await_reply()
         try:
             answer: dict[str, object] = json.loads(read_frame(self.read_fd)[1])
         except EOFError as error:
@@ -73,11 +75,11 @@ class WorkerProcess:
         return answer
 
     def receive_result(self) -> None:
-        """Fill the layout's arrays. The pipe holds one answer at most, so one read may take header and payload."""
-        reply = memoryview(self.layout.reply)
+        """Receive a RESULT into the buffers. The pipe holds at most one reply: one read may get all of it."""
+        reply = memoryview(self.buffers.reply)
         got = 0
         while got < len(reply):
-            self._await_answer()
+            self._await_reply()
             count = os.readv(self.read_fd, [reply[got:]])
             if count == 0:
                 raise self._lost()
@@ -99,7 +101,7 @@ class WorkerProcess:
         failed.__cause__ = RemoteTraceback(answer["trace"])
         return failed
 
-    def _await_answer(self) -> None:
+    def _await_reply(self) -> None:
         deadline = time.monotonic() + self.timeout
         while not self.poll.poll(min(self.timeout, 1.0) * 1000):
             # A child of the environment may hold the pipe open after the worker itself has died.
@@ -121,15 +123,16 @@ class WorkerProcess:
             how = f"ended with exit code {code}"
         return RowsFailed(range(self.start, self.stop), f"its worker process {how}", exit_code=code)
 
-    def hang_up(self, politely: bool) -> None:
-        """Ask the worker to end; the end of its input tells it too, unless a forked process still holds the pipe."""
-        if politely and self.process.poll() is None:
+    def close_pipes(self, send_close: bool) -> None:
+        """Close both pipes, which ends the worker; `send_close` ends it even where a forked process holds the pipe."""
+        if send_close and self.process.poll() is None:
             with suppress(OSError):
                 write_all(self.write_fd, json_frame({"do": "close"}))
         self.stdin.close()
         self.stdout.close()
 
     def wait_or_kill(self, seconds: float) -> None:
+        """Wait for the process to end, and kill it after `seconds`."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -1,7 +1,7 @@
-"""Environments shared out between this process and worker processes: the same rows, the same results, in parallel.
+"""Environments split between this process and worker processes: the same rows and results, in parallel.
 
-This process steps the first block itself: asleep, it would be woken late and with cold caches. The workers never import
-the user's `__main__`, so scripts need no guard; what a worker cannot build stays in this process.
+This process steps the first block itself: a sleeping process wakes late and with cold caches. The workers never import
+the user's `__main__`, so scripts need no guard; environments that a worker cannot build stay in this process.
 """
 
 from __future__ import annotations
@@ -16,23 +16,32 @@ from typing import Any
 import numpy as np
 
 from rl_training.envs.host.factory import EnvSource
-from rl_training.envs.host.worker import ACTIONS, HEADER, Array, Layout, LocalStepper, RowsFailed, describe, json_frame
+from rl_training.envs.host.worker import (
+    ACTIONS,
+    HEADER,
+    Array,
+    LocalStepper,
+    RowsFailed,
+    StepBuffers,
+    describe,
+    json_frame,
+)
 from rl_training.envs.host.worker_process import SECONDS_AFTER_A_CUT, SECONDS_TO_CLOSE, WorkerProcess
 
 
 class CannotUseWorkers(Exception):
-    """Why these environments have to run in this process."""
+    """The reason why environments have to run in this process."""
 
 
 def choose_workers(total_envs: int, cores: int) -> int:
-    """How many processes pay, this one included; 0 means that the environments run in this process alone."""
+    """The number of processes, this one included; 0: the environments run in this process alone."""
     if total_envs < 4 or cores < 2:
         return 0
     return min(cores, total_envs // 2)
 
 
 class WorkerStepper:
-    """A `Stepper` whose rows are split into `processes` consecutive blocks: the first is ours, the others workers'."""
+    """A `Stepper` whose rows are split into `processes` blocks: the first is stepped here, the others by workers."""
 
     def __init__(self, source: EnvSource, size: int, processes: int, timeout: float) -> None:
         _check_sendable(source)
@@ -55,7 +64,7 @@ class WorkerStepper:
                     raise CannotUseWorkers(f"a worker process could not build it: {answer['error']}")
                 if answer != expected:
                     raise CannotUseWorkers("this script registers it differently from what a worker process finds")
-                worker.layout = Layout(worker.stop - worker.start, self.observation, self.action)
+                worker.buffers = StepBuffers(worker.stop - worker.start, self.observation, self.action)
             self._exchanging = False
         except BaseException as error:
             self.close()
@@ -67,7 +76,7 @@ class WorkerStepper:
         mine = [k for k, row in enumerate(rows) if row < self.block.stop]
         jobs = {w: [k for k, row in enumerate(rows) if w.start <= row < w.stop] for w in self.workers}
 
-        def ask(worker: WorkerProcess) -> None:
+        def send(worker: WorkerProcess) -> None:
             own = jobs[worker]
             logs = [np.empty(0) if histories is None else histories[k] for k in own]
             command = {
@@ -76,71 +85,71 @@ class WorkerStepper:
                 "seeds": [seeds[k] for k in own],
                 "steps": [len(log) for log in logs],
             }
-            data = b"".join(np.ascontiguousarray(log, worker.layout.action_dtype).tobytes() for log in logs)
+            data = b"".join(np.ascontiguousarray(log, worker.buffers.action_dtype).tobytes() for log in logs)
             worker.send(json_frame(command) + HEADER.pack(ACTIONS, len(data)) + data)
 
-        def take(worker: WorkerProcess) -> None:
+        def read(worker: WorkerProcess) -> None:
             for k in jobs[worker]:
-                obs[rows[k]] = worker.layout.obs[rows[k] - worker.start]
+                obs[rows[k]] = worker.buffers.obs[rows[k] - worker.start]
 
-        def do_own() -> None:
+        def run_own() -> None:
             own_histories = None if histories is None else [histories[k] for k in mine]
             self.own.start([rows[k] for k in mine], [seeds[k] for k in mine], own_histories, obs)
 
-        self._exchange([worker for worker in self.workers if jobs[worker]], ask, do_own, take)
+        self._exchange([worker for worker in self.workers if jobs[worker]], send, run_own, read)
 
     def step(
         self, actions: Array, active: Array | None, obs: Array, rewards: Array, terminated: Array, truncated: Array
     ) -> None:
-        def ask(worker: WorkerProcess) -> None:
-            layout, block = worker.layout, worker.block
-            layout.actions[...] = actions[block]
-            layout.active[...] = True if active is None else active[block]
-            worker.send(layout.request)
+        def send(worker: WorkerProcess) -> None:
+            buffers, block = worker.buffers, worker.block
+            buffers.actions[...] = actions[block]
+            buffers.active[...] = True if active is None else active[block]
+            worker.send(buffers.request)
 
-        def take(worker: WorkerProcess) -> None:
-            layout, block = worker.layout, worker.block
+        def read(worker: WorkerProcess) -> None:
+            buffers, block = worker.buffers, worker.block
             targets = (obs, rewards, terminated, truncated)
-            sources = (layout.obs, layout.rewards, layout.terminated, layout.truncated)
+            sources = (buffers.obs, buffers.rewards, buffers.terminated, buffers.truncated)
             for target, source in zip(targets, sources, strict=True):
                 if active is None:
                     target[block] = source
                 else:
-                    target[block][layout.active] = source[layout.active]
+                    target[block][buffers.active] = source[buffers.active]
 
-        def do_own() -> None:
+        def run_own() -> None:
             own_active = None if active is None else active[self.block]
             self.own.step(actions, own_active, obs, rewards, terminated, truncated)
 
-        asked = self.workers if active is None else [w for w in self.workers if active[w.block].any()]
-        self._exchange(asked, ask, do_own, take)
+        stepped = self.workers if active is None else [w for w in self.workers if active[w.block].any()]
+        self._exchange(stepped, send, run_own, read)
 
     def states(self) -> list[Array]:
         found = self.own.states()
         for worker in self.workers:
-            answer: Any = self._ask_json(worker, {"do": "states"})
+            answer: Any = self._request_json(worker, {"do": "states"})
             found += [np.frombuffer(bytearray.fromhex(text), np.uint8) for text in answer["states"]]
         return found
 
     def set_states(self, rows: Sequence[int], states: Sequence[Array]) -> list[bool]:
-        given = dict(zip(rows, states, strict=True))
+        state_of = dict(zip(rows, states, strict=True))
         mine = [row for row in rows if row < self.block.stop]
-        arrived = dict(zip(mine, self.own.set_states(mine, [given[row] for row in mine]), strict=True))
+        arrived = dict(zip(mine, self.own.set_states(mine, [state_of[row] for row in mine]), strict=True))
         for worker in self.workers:
             theirs = [row for row in rows if worker.start <= row < worker.stop]
             command = {"do": "set_states", "rows": [row - worker.start for row in theirs]}
-            command["states"] = [given[row].tobytes().hex() for row in theirs]
-            answer: Any = self._ask_json(worker, command)
+            command["states"] = [state_of[row].tobytes().hex() for row in theirs]
+            answer: Any = self._request_json(worker, command)
             arrived.update(zip(theirs, answer["arrived"], strict=True))
         return [arrived[row] for row in rows]
 
-    def _ask_json(self, worker: WorkerProcess, command: dict[str, Any]) -> dict[str, object]:
+    def _request_json(self, worker: WorkerProcess, command: dict[str, Any]) -> dict[str, object]:
         worker.send(json_frame(command))
         return worker.receive_json()
 
     def close(self) -> None:
         for worker in self.workers:
-            worker.hang_up(politely=not self._exchanging)
+            worker.close_pipes(send_close=not self._exchanging)
         deadline = time.monotonic() + (SECONDS_AFTER_A_CUT if self._exchanging else SECONDS_TO_CLOSE)
         for worker in self.workers:
             worker.wait_or_kill(max(deadline - time.monotonic(), 0.0))
@@ -150,11 +159,11 @@ class WorkerStepper:
     def _exchange(
         self,
         workers: Sequence[WorkerProcess],
-        ask: Callable[[WorkerProcess], None],
-        do_own: Callable[[], None],
-        take: Callable[[WorkerProcess], None],
+        send: Callable[[WorkerProcess], None],
+        run_own: Callable[[], None],
+        read: Callable[[WorkerProcess], None],
     ) -> None:
-        """Ask all, do our own block, then hear all, so that everyone works at the same time."""
+        """Send to all workers, step the own block, then read all replies, so that all work in parallel."""
         if self._exchanging:
             raise RuntimeError("an exception cut an earlier step short: close these environments and make new ones")
         self._exchanging = True
@@ -168,14 +177,14 @@ class WorkerStepper:
                 return False
             return True
 
-        asked = [worker for worker in workers if succeeds(partial(ask, worker))]
-        succeeds(do_own)
-        for worker in asked:
+        sent = [worker for worker in workers if succeeds(partial(send, worker))]
+        succeeds(run_own)
+        for worker in sent:
             if succeeds(worker.receive_result):
-                take(worker)
+                read(worker)
         self._exchanging = False
         if failures:
-            raise min(failures, key=lambda failed: failed.rows[0])  # the one a single process would have met first
+            raise min(failures, key=lambda failed: failed.rows[0])  # the one that a single process would have raised
 
 
 def _check_sendable(source: EnvSource) -> None:

@@ -1,1 +1,1 @@
-"""Networks that look at images."""
+"""Networks for images."""

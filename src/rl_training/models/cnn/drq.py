@@ -1,4 +1,4 @@
-"""DrQ's networks: convolutions, and on their features a squashed-Gaussian actor and twin critics."""
+"""DrQ's networks: a convolutional encoder, a squashed-Gaussian actor and twin critics."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from rl_training.models.parts import (
 LOG_STD_RANGE = (-10.0, 2.0)
 
 
-class OnFeatures(nn.Module):
-    """A network that sees the convolutions' features through a narrow, normalised layer of its own."""
+class FeatureHead(nn.Module):
+    """A network on the features of an encoder, projected to `features_dim` and normalised."""
 
     def __init__(self, features: int, features_dim: int, head: nn.Module) -> None:
         super().__init__()
@@ -36,8 +36,9 @@ class OnFeatures(nn.Module):
 
 
 class CNNDrQModel(nn.Module):
-    """`encoder: drq`: the paper's four layers, shared by actor and critics and trained by the critics alone.
+    """Encoder, squashed-Gaussian actor and critics.
 
+    `encoder: drq`: the paper's four layers, shared by actor and critics and trained by the critics alone.
     `encoder: nature`: the Nature CNN, one for the actor and one for the critics, each trained by its own loss.
     """
 
@@ -60,11 +61,12 @@ class CNNDrQModel(nn.Module):
         features = self.encoder.features
         policy = GaussianActor(features_dim, action_dim, actor_hidden_sizes, LOG_STD_RANGE)
         critics = CriticEnsemble(num_critics, features_dim, action_dim, critic_hidden_sizes)
-        self.actor = OnFeatures(features, features_dim, policy)
-        self.critic = OnFeatures(features, features_dim, critics)
+        self.actor = FeatureHead(features, features_dim, policy)
+        self.critic = FeatureHead(features, features_dim, critics)
         orthogonal_(self, gain=1.0)
 
     def sample_actions(self, obs: Tensor, deterministic: bool = False) -> SampledActions:
+        """Random actions, or the mode of the policy."""
         features = (self.actor_encoder or self.encoder)(obs)
         noise = None if deterministic else torch.randn(len(features), self.action_dim, device=features.device)
         return SampledActions(*self.actor(features, noise))

@@ -1,4 +1,4 @@
-"""DrQ-v2's networks: convolutions, and on their features a deterministic actor and twin critics."""
+"""DrQ-v2's networks: a convolutional encoder, a deterministic actor and twin critics."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from rl_training.models.cnn.drq import OnFeatures
+from rl_training.models.cnn.drq import FeatureHead
 from rl_training.models.cnn.encoders import DrQCNN
 from rl_training.models.parts import CriticEnsemble, DeterministicActor, SampledActions, as_batch, orthogonal_
 
 
 class CNNDrQv2Model(nn.Module):
-    """One encoder, trained by the critics alone. Pixels are numbers from -0.5 to 0.5."""
+    """Encoder, deterministic actor and twin critics; the critics alone train the encoder. Pixels are in [-0.5, 0.5]."""
 
     def __init__(
         self,
@@ -29,15 +29,16 @@ class CNNDrQv2Model(nn.Module):
         features = self.encoder.features
         policy = DeterministicActor(features_dim, action_dim, actor_hidden_sizes)
         critics = CriticEnsemble(2, features_dim, action_dim, critic_hidden_sizes)
-        self.actor = OnFeatures(features, features_dim, policy)
-        self.critic = OnFeatures(features, features_dim, critics)
+        self.actor = FeatureHead(features, features_dim, policy)
+        self.critic = FeatureHead(features, features_dim, critics)
         orthogonal_(self, gain=1.0)
 
     def sample_actions(self, obs: Tensor) -> SampledActions:
-        """The policy's actions. It has no density: its log-densities are zeros."""
+        """The policy's actions, with zeros as log-densities."""
         actions = self.actor(self.encoder(obs))
         return SampledActions(actions, actions.new_zeros(actions.shape[0]))
 
     def q_values(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """The values of both critics, (batch,) each."""
         values = self.critic(self.encoder(obs), as_batch(actions))
         return values[0], values[1]

@@ -1,4 +1,4 @@
-"""Stacks of convolutions from an image of bytes to a row of features."""
+"""Convolutional encoders: images of bytes to features."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rl_training.models.parts import check_count
 
 
 class ImageEncoder(nn.Module):
-    """(batch, channels, height, width) of bytes -> (batch, features), behind a ReLU. Dense layers are for who uses it.
+    """(batch, channels, height, width) of bytes -> (batch, features), after a ReLU and without dense layers.
 
-    Weights start as PyTorch's do, evenly within 1 / sqrt(fan in). `center` is taken from the pixels, which are numbers
-    from 0 to 1 then; `precision` is that of the convolutions, parameters and features stay float32.
+    Weights have PyTorch's initial values, uniform within 1 / sqrt(fan in). `center` is subtracted from the pixels,
+    scaled to [0, 1]; `precision` is that of the convolutions, parameters and features stay float32.
     """
 
     layout: ClassVar[tuple[tuple[int, int, int], ...]]  # channels, kernel, stride
@@ -38,7 +38,7 @@ class ImageEncoder(nn.Module):
 
     @classmethod
     def min_side(cls) -> int:
-        """The smallest image, in pixels a side, that leaves one place for the last layer."""
+        """The smallest side of an image, in pixels, for which the last layer has an output."""
         side = 1
         for _, kernel, stride in reversed(cls.layout):
             side = (side - 1) * stride + kernel
@@ -46,6 +46,7 @@ class ImageEncoder(nn.Module):
 
     @classmethod
     def features_of(cls, obs_shape: Sequence[int]) -> int:
+        """The number of features for images of this shape."""
         if len(obs_shape) != 3:
             raise UserError(f"obs_shape must be (channels, height, width), got {tuple(obs_shape)}")
         if image(*obs_shape).looks_channels_last:
@@ -62,7 +63,7 @@ class ImageEncoder(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         hidden = image_batch(obs, self.obs_shape)
         hidden = (hidden - self.center if self.center else hidden).to(self.dtype)
-        layer: Any  # nn.ModuleList does not say that they are nn.Conv2d
+        layer: Any  # nn.ModuleList does not type them as nn.Conv2d
         for layer in self.layers:
             weight, bias = layer.weight.to(self.dtype), layer.bias.to(self.dtype)
             hidden = F.relu(F.conv2d(hidden, weight, bias, layer.stride))
@@ -76,7 +77,7 @@ class NatureCNN(ImageEncoder):
 
 
 class DrQCNN(ImageEncoder):
-    """The four layers of DrQ and DrQ-v2: of 84x84 pixels they leave 35x35 places, where the Nature CNN leaves 7x7."""
+    """The four layers of DrQ and DrQ-v2: their output for 84x84 pixels is 35x35, that of the Nature CNN 7x7."""
 
     layout = ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))
 
@@ -85,7 +86,7 @@ ENCODERS: dict[str, type[ImageEncoder]] = {"drq": DrQCNN, "nature": NatureCNN}
 
 
 def image_batch(obs: Tensor, obs_shape: tuple[int, ...]) -> Tensor:
-    """Images of bytes as numbers from 0 to 1; a single one comes back as a batch of one."""
+    """Images of bytes as float32 in [0, 1]; a single image becomes a batch of one."""
     obs = torch.as_tensor(obs)
     if tuple(obs.shape[-3:]) != obs_shape or obs.ndim > 4:
         raise UserError(f"this network takes images of shape {obs_shape}, got {tuple(obs.shape)}")

@@ -1,7 +1,7 @@
-"""Reading HDF5 files whose author is not trusted.
+"""Reading untrusted HDF5 files, and writing HDF5 files.
 
-A file may refer to other files, name filters that libraries on this machine would be loaded for, or declare sizes that
-it does not have. So a dataset is looked at before it is read: plain numbers, stored in this file, known filters.
+A file may refer to other files, name filters for which libraries on this machine would be loaded, or declare sizes that
+it does not have. So an HDF5 dataset is checked before it is read: plain numbers, stored in this file, known filters.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ from rl_training.core.checks import UserError, one_line, shown
 from rl_training.core.machine import gibibytes
 from rl_training.data.datasets.array_store import BLOCK_BYTES, Array, blocks, layout_bytes
 
-# deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's own lzf: others would be looked for as plugins.
+# deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's own lzf: others would be loaded as plugins.
 KNOWN_FILTERS = {1, 2, 3, 4, 5, 6, 32000}
-# The best that deflate can do is 1:1032. Whatever declares more was never written.
-LARGEST_RATIO = 1100
+# The best ratio of deflate is 1:1032; a larger declared one is never valid.
+MAX_RATIO = 1100
 DEFLATE, FLETCHER32, LZF = 1, 3, 32000
 COMPRESSORS = {DEFLATE, 4, LZF}
-LARGEST_LZF = 1 << 20  # bytes of a packed chunk: unpacking takes as often as it grows
+MAX_LZF_CHUNK = 1 << 20  # bytes of a packed chunk: unpacking is tried again with a larger buffer until it fits
 SMALL = 1 << 20  # bytes that any dataset may declare
-LARGEST_CHUNK = 1 << 30
-DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError, AttributeError, zlib.error)
-HARMLESS = 1 << 18  # bytes of a packed chunk: by `LARGEST_RATIO` they unpack to less than 300 MB
+MAX_CHUNK = 1 << 30
+READ_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError, AttributeError, zlib.error)
+SAFE_CHUNK = 1 << 18  # bytes of a packed chunk: by `MAX_RATIO` they unpack to less than 300 MB
 CHUNK_OVERHEAD = 1 << 12  # what filters may add to numbers that cannot be compressed
 
 
 def h5py_module() -> Any:
+    """The module h5py, or a UserError that names the extra to install."""
     try:
         import h5py
     except ImportError as error:
-        raise UserError("HDF5 and Minari data sets need h5py: pip install 'rl-training[offline]'") from error
+        raise UserError("HDF5 and Minari datasets need h5py: pip install 'rl-training[offline]'") from error
     return h5py
 
 
 @contextmanager
 def open_file(path: Path) -> Iterator[Any]:
-    """The file, read-only. Whatever goes wrong in it is one line."""
+    """Open a file read-only; any error is a UserError of one line."""
     h5py = h5py_module()
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -55,12 +56,12 @@ def open_file(path: Path) -> Iterator[Any]:
         raise
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file") from error
-    except DAMAGE as error:
+    except READ_ERRORS as error:
         raise UserError(f"{path}: not a usable HDF5 file ({one_line(error) or type(error).__name__})") from error
 
 
 def member(group: Any, name: str, where: str) -> Any:
-    """What a group holds under a name, if it is really there: links to elsewhere are not followed."""
+    """The member of a group, which must be in this file: links are not followed."""
     h5py = h5py_module()
     link = group.get(name, getlink=True)
     if link is None:
@@ -72,7 +73,7 @@ def member(group: Any, name: str, where: str) -> Any:
 
 
 def dataset(group: Any, name: str, where: str) -> Any:
-    """A dataset of plain numbers that the file itself holds, or a refusal."""
+    """An HDF5 dataset of plain numbers in the file itself; any other is rejected."""
     h5py = h5py_module()
     found = member(group, name, where)
     where = f"{where}: {shown(name)}"
@@ -94,7 +95,7 @@ def dataset(group: Any, name: str, where: str) -> Any:
     if sum(number in COMPRESSORS for number in filters) > 1:
         raise UserError(f"{where} is compressed more than once, which is not supported")
     declared, stored = layout_bytes({name: (found.shape, dtype)}), int(found.id.get_storage_size())
-    if declared > SMALL + LARGEST_RATIO * stored:
+    if declared > SMALL + MAX_RATIO * stored:
         raise UserError(f"{where} declares {gibibytes(declared)} (shape {found.shape}) and holds {stored} bytes")
     if found.chunks:
         _check_chunks(found, layout_bytes({name: (found.chunks, dtype)}), filters, where)
@@ -102,36 +103,36 @@ def dataset(group: Any, name: str, where: str) -> Any:
 
 
 def _check_chunks(found: Any, declared: int, filters: list[int], where: str) -> None:
-    """HDF5 unpacks a chunk whole, however much that turns out to be."""
-    if declared > LARGEST_CHUNK:
+    """Reject chunks that would unpack to more than they declare: HDF5 unpacks a chunk as a whole."""
+    if declared > MAX_CHUNK:
         raise UserError(f"{where} is stored in chunks of shape {found.chunks}, which are too large")
-    most = declared + declared // 8 + CHUNK_OVERHEAD
-    largest, unsure = 0, []
+    maximum = declared + declared // 8 + CHUNK_OVERHEAD
+    largest, unverified = 0, []
 
-    def look(chunk: Any) -> None:
+    def inspect(chunk: Any) -> None:
         nonlocal largest
         largest = max(largest, chunk.size)
-        if DEFLATE in filters and chunk.size > HARMLESS:
-            unsure.append(chunk.chunk_offset)
+        if DEFLATE in filters and chunk.size > SAFE_CHUNK:
+            unverified.append(chunk.chunk_offset)
 
-    found.id.chunk_iter(look)
-    if largest > most:
+    found.id.chunk_iter(inspect)
+    if largest > maximum:
         raise UserError(f"{where} declares chunks of {declared} bytes and holds one of {largest}")
-    if LZF in filters and largest > LARGEST_LZF:
-        raise UserError(f"{where} is stored in lzf chunks of {largest} bytes, at most {LARGEST_LZF} are supported")
-    if unsure and set(filters[filters.index(DEFLATE) + 1 :]) - {FLETCHER32}:
-        raise UserError(f"{where} has filters behind its compression, which is not supported")
-    for offset in unsure:
+    if LZF in filters and largest > MAX_LZF_CHUNK:
+        raise UserError(f"{where} is stored in lzf chunks of {largest} bytes, at most {MAX_LZF_CHUNK} are supported")
+    if unverified and set(filters[filters.index(DEFLATE) + 1 :]) - {FLETCHER32}:
+        raise UserError(f"{where} has filters after its compression, which is not supported")
+    for offset in unverified:
         skipped, packed = found.id.read_direct_chunk(offset)  # skipped: a bit for each filter
-        if not skipped >> filters.index(DEFLATE) & 1 and _inflates_beyond(packed, most):
+        if not skipped >> filters.index(DEFLATE) & 1 and _inflates_beyond(packed, maximum):
             raise UserError(f"{where} declares chunks of {declared} bytes and holds one that is larger")
 
 
 def _inflates_beyond(packed: bytes, size: int) -> bool:
-    """Unpacked in pieces, and never all of it at once."""
+    """Whether data unpack to more than `size` bytes, without unpacking all of them at once."""
     stream = zlib.decompressobj()
-    for start in range(0, len(packed), HARMLESS):
-        piece = packed[start : start + HARMLESS]
+    for start in range(0, len(packed), SAFE_CHUNK):
+        piece = packed[start : start + SAFE_CHUNK]
         while piece and not stream.eof and size >= 0:
             size -= len(stream.decompress(piece, BLOCK_BYTES))
             piece = stream.unconsumed_tail
@@ -139,7 +140,7 @@ def _inflates_beyond(packed: bytes, size: int) -> bool:
 
 
 def fill(source: Any, out: Array, first: int = 0) -> None:
-    """Rows `first` onwards of a dataset, piece by piece, in the machine's own byte order."""
+    """Read rows of an HDF5 dataset from `first` on, block by block, in the machine's byte order."""
     if not out.size:
         return
     for rows in blocks(out):
@@ -148,11 +149,11 @@ def fill(source: Any, out: Array, first: int = 0) -> None:
 
 
 class Hdf5Reader:
-    """The arrays at the root of a file, as in D4RL: what they are (`layout`), and their values (`read`)."""
+    """The arrays at the root of a file, as in D4RL: their shapes and dtypes (`layout`) and values (`read`)."""
 
     def __init__(self, path: Path, file: Any, names: tuple[str, ...]) -> None:
         self.path, self.file = path, file
-        self.names = set(file.keys())  # links among them; `name in file` would follow those
+        self.names = set(file.keys())  # including links, which `name in file` would follow
         present = [name for name in names if name in self.names]
         self._datasets = {name: dataset(file, name, str(path)) for name in present}
         self.layout = {name: (found.shape, found.dtype.newbyteorder("=")) for name, found in self._datasets.items()}
@@ -168,7 +169,7 @@ def open_hdf5(path: Path, names: tuple[str, ...]) -> Iterator[Hdf5Reader]:
 
 
 class _Output:
-    """A new file for h5py, in which nothing ever fails: HDF5 crashes where it cannot close. `failure` is told later."""
+    """A new file for h5py that never raises, since HDF5 crashes where it cannot close; `check` raises later."""
 
     def __init__(self, path: Path) -> None:
         self.file = path.open("xb+", buffering=0)  # a buffer would be written by `seek`
@@ -194,7 +195,7 @@ class _Output:
             return size
 
     def flush(self) -> None:
-        """There is no buffer."""
+        """Nothing to flush: there is no buffer."""
 
     def check(self) -> None:
         if self.failure is not None:
@@ -202,7 +203,7 @@ class _Output:
 
 
 def write_file(path: Path, fill: Callable[[Any, Callable[[], None]], None], **how: Any) -> None:
-    """A new HDF5 file. `fill` gets it, and a function to call between pieces: it raises what has gone wrong so far."""
+    """Write a new HDF5 file. `fill` gets it, and a function to call between blocks that raises the first error."""
     output = _Output(path)
 
     def make() -> None:
@@ -218,11 +219,13 @@ def write_file(path: Path, fill: Callable[[Any, Callable[[], None]], None], **ho
 
 
 def write_hdf5(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write arrays to the root of a new file."""
+
     def fill_file(file: Any, check: Callable[[], None]) -> None:
         for name, array in arrays.items():
-            made = file.create_dataset(name, array.shape, array.dtype, compression="gzip", shuffle=True)
+            created = file.create_dataset(name, array.shape, array.dtype, compression="gzip", shuffle=True)
             for rows in blocks(array):
                 check()
-                made[rows] = array[rows]
+                created[rows] = array[rows]
 
     write_file(path, fill_file)

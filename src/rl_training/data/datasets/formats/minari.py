@@ -1,6 +1,6 @@
-"""Minari data sets, read and written without Minari: one HDF5 group an episode, and `metadata.json` beside it.
+"""Minari datasets, read and written without Minari: one HDF5 group per episode, and `metadata.json`.
 
-An episode of N steps has N + 1 observations, so the successor of the last step is there, whatever ended it.
+An episode of N steps has N + 1 observations, which include the successor of the last step.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ import numpy as np
 from rl_training.core.checks import UserError, one_line, shown
 from rl_training.data.datasets.array_store import Array
 from rl_training.data.datasets.formats.hdf5 import dataset, fill, h5py_module, member, open_file, write_file
-from rl_training.data.datasets.transitions import Transitions, broken
+from rl_training.data.datasets.transitions import Transitions, discontinuous_rows
 from rl_training.envs.minari_spaces import space_from_minari, space_to_minari
 from rl_training.files.atomic import read_json, to_json
 
 FILE, METADATA = "main_data.hdf5", "metadata.json"
 EPISODE = re.compile(r"episode_(\d{1,9})")
 PARTS = ("observations", "actions", "rewards", "terminations", "truncations")
-MINARI_VERSION = "0.5.3"  # whose layout is written
+MINARI_VERSION = "0.5.3"  # of the written format
 
 
-def minari_home() -> Path:
+def minari_root() -> Path:
+    """The folder of local Minari datasets."""
     return Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets")
 
 
 def find_minari(name: str | Path) -> Path | None:
-    """The folder with the data of a local data set: its path, or its id under Minari's data folder."""
+    """The data folder of a local dataset, by its path or its id; None if there is none."""
     places = [Path(name)]
     if re.fullmatch(r"[\w.-]+(/[\w.-]+)*", str(name)) and ".." not in Path(name).parts:
-        places.append(minari_home() / name)
+        places.append(minari_root() / name)
     for place in places:
         for folder in (place / "data", place):
             if (folder / METADATA).is_file():
@@ -46,7 +47,7 @@ def find_minari(name: str | Path) -> Path | None:
 
 
 class MinariReader:
-    """All episodes one after the other, as if they were flat arrays."""
+    """All episodes concatenated, as flat arrays."""
 
     def __init__(self, folder: Path, file: Any) -> None:
         self.path, self.notes = folder, tuple[str, ...]()
@@ -56,9 +57,9 @@ class MinariReader:
             raise UserError(f"{folder / FILE}: has no episodes")
         declared = self.metadata.get("total_episodes")
         if declared != len(numbers):
-            raise UserError(f"{folder / METADATA}: tells of {shown(declared)} episodes, {FILE} has {len(numbers)}")
-        every = [self._episode(file, number) for number in numbers]
-        self._episodes = [episode for episode in every if len(episode["actions"])]  # one may end as it begins
+            raise UserError(f"{folder / METADATA}: declares {shown(declared)} episodes, {FILE} has {len(numbers)}")
+        episodes = [self._episode(file, number) for number in numbers]
+        self._episodes = [episode for episode in episodes if len(episode["actions"])]  # one may be empty
         if not self._episodes:
             raise UserError(f"{folder / FILE}: has no steps")
         self._lengths = [len(episode["actions"]) for episode in self._episodes]
@@ -80,8 +81,8 @@ class MinariReader:
         lengths = {name: len(found) if found.shape else 0 for name, found in episode.items()}
         steps = lengths["actions"]
         if any(lengths[name] != steps + (name == "observations") for name in PARTS):
-            said = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise UserError(f"{where}: observations must be one more than the rest, got {said}")
+            found = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise UserError(f"{where}: observations must be one more than the rest, got {found}")
         return episode
 
     def read(self, name: str, out: Array) -> None:
@@ -91,16 +92,16 @@ class MinariReader:
             rows = out[start : start + steps]
             fill(episode[source], rows, first)
             if name == "truncations" and not rows[-1] and not episode["terminations"][-1]:
-                rows[-1], cut = 1, cut + 1  # else its returns would run on into the next episode
+                rows[-1], cut = 1, cut + 1  # else its return would include the next episode
             if name == "terminations" and rows[:-1].any():
                 row = start + int(np.argmax(rows))
-                raise UserError(f"{self.path / FILE}: an episode goes on after a terminal state (row {row})")
+                raise UserError(f"{self.path / FILE}: an episode continues after a terminal state (row {row})")
             start += steps
         if cut:
-            self.notes = (f"trajectories that end without a terminal state or a time limit, taken as cut off: {cut}",)
+            self.notes = (f"trajectories that end without a terminal state or a time limit, taken as truncated: {cut}",)
 
     def about(self) -> dict[str, Any]:
-        """The environment and its spaces, as far as the metadata tell."""
+        """The environment and its spaces, as far as the metadata has them."""
         spaces = {name: space_from_minari(self.metadata.get(name)) for name in ("observation_space", "action_space")}
         try:
             env_id = json.loads(self.metadata["env_spec"])["id"]
@@ -110,7 +111,7 @@ class MinariReader:
 
 
 def clean_id(env_id: Any) -> str | None:
-    """An environment's name as a file tells it, fit to be printed; anything but a text is no name."""
+    """The environment id of a file as one printable line; None if it is not a string."""
     return one_line(env_id) or None if isinstance(env_id, str) else None
 
 
@@ -132,14 +133,14 @@ def _read_metadata(folder: Path) -> dict[str, Any]:
 
 
 def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
-    """`folder/data` with the two files of a Minari data set; `where` names the data in a refusal."""
+    """`folder/data` with the two files of a Minari dataset; `where` names the data in errors."""
     stops = transitions.stops()
-    breaks = broken(transitions.obs, transitions.next_obs)
+    breaks = discontinuous_rows(transitions.obs, transitions.next_obs)
     breaks[stops] = False
     if breaks.any():
         row = int(np.argmax(breaks))
         raise UserError(
-            f"{where}: row {row + 1} does not go on where row {row} ended, which Minari's episodes cannot hold; "
+            f"{where}: row {row + 1} does not continue where row {row} ended, which Minari's episodes cannot hold; "
             "convert it to npz or hdf5"
         )
     data = folder / "data"
@@ -176,8 +177,8 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
     }
     if transitions.env_id is not None:
         metadata["env_id"] = transitions.env_id
-        spec = gymnasium.registry.get(transitions.env_id)  # a look-up: `gymnasium.spec` would import a named module
+        spec = gymnasium.registry.get(transitions.env_id)  # not `gymnasium.spec`, which would import a module
         if spec is not None:
-            with suppress(ValueError, TypeError):  # made by a function, as in the Control Suite: that has no JSON
+            with suppress(ValueError, TypeError):  # made by a function, as in the Control Suite, which has no JSON
                 metadata["env_spec"] = spec.to_json()
     (data / METADATA).write_bytes(to_json(metadata, indent=1))

@@ -1,7 +1,7 @@
-"""Reading npz archives as what they are, zip files of arrays, without numpy's loader.
+"""Reading untrusted npz archives without numpy's loader, and writing npz archives.
 
 Nothing is evaluated or unpickled, declared sizes are compared with the archive's before anything is allocated, and
-arrays are filled piece by piece.
+arrays are read block by block.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ import numpy as np
 from rl_training.core.checks import UserError, one_line, shown
 from rl_training.data.datasets.array_store import BLOCK_BYTES, Array, layout_bytes
 
-# What numpy writes; an element type is a code such as <f4, or a list for records, which are refused.
+# What numpy writes; an element type is a code such as <f4, or a list for records, which are rejected.
 HEADER = re.compile(
     r"\{'descr': (?P<descr>'[^']*'|\[.*\]), 'fortran_order': (?P<fortran>True|False), "
     r"'shape': \((?P<shape>[\d, ]*)\), \} *\n"
 )
-LONGEST_HEADER = 1 << 16
-MOST_MEMBERS = 1000
-MOST_AXES, MOST_ELEMENTS = 32, 1 << 48
+MAX_HEADER_BYTES = 1 << 16
+MAX_MEMBERS = 1000
+MAX_AXES, MAX_ELEMENTS = 32, 1 << 48
 NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 TEXT = re.compile(r"[<>|=]?[US]\d{1,6}")
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError)
+_READ_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError)
 
 
 class NpzReader:
-    """The arrays of an open archive: what they are (`layout`), and their values (`read`)."""
+    """The arrays of an open archive: their shapes and dtypes (`layout`) and values (`read`)."""
 
     def __init__(self, path: Path, archive: zipfile.ZipFile, wanted: tuple[str, ...]) -> None:
         self.path, self.archive, self.wanted = path, archive, wanted
         self.layout: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
         self._stored: dict[str, tuple[np.dtype[Any], bool]] = {}
         names = [info.filename for info in archive.infolist()]
-        if len(set(names)) != len(names) or len(names) > MOST_MEMBERS:
-            raise UserError(f"{path}: has {len(names)} members, of distinct names at most {MOST_MEMBERS} are expected")
+        if len(set(names)) != len(names) or len(names) > MAX_MEMBERS:
+            raise UserError(f"{path}: has {len(names)} members, at most {MAX_MEMBERS} with distinct names are expected")
         for name in names:
             if name.endswith(".npy"):
-                self._look_at(name)
+                self._read_layout(name)
         self.names = list(self.layout)
 
-    def _look_at(self, name: str) -> None:
+    def _read_layout(self, name: str) -> None:
         with self._open(name) as member:
             shape, dtype, fortran = self._header(member, name)
             start = member.tell()
-        if dtype.kind in "US":  # a remark
+        if dtype.kind in "US":  # a comment
             return
         declared, stored = layout_bytes({name: (shape, dtype)}), self.archive.getinfo(name).file_size - start
         key = name.removesuffix(".npy")
@@ -68,7 +68,7 @@ class NpzReader:
         if start[:6] != b"\x93NUMPY" or start[6] not in (1, 2, 3):
             raise UserError(f"{where} is not a numpy array")
         length = int.from_bytes(_exactly(member, 2 if start[6] == 1 else 4), "little")
-        if length > LONGEST_HEADER:
+        if length > MAX_HEADER_BYTES:
             raise UserError(f"{where} has a header of {length} bytes")
         found = HEADER.fullmatch(_exactly(member, length).decode("latin-1"))
         if found is None:
@@ -76,16 +76,16 @@ class NpzReader:
         descr = found["descr"].strip("'")
         if "O" in descr:
             raise UserError(f"{where} contains Python objects, which are never loaded")
-        remark = TEXT.fullmatch(descr) and name.removesuffix(".npy") not in self.wanted
-        if not NUMBERS.fullmatch(descr) and not remark:
+        comment = TEXT.fullmatch(descr) and name.removesuffix(".npy") not in self.wanted
+        if not NUMBERS.fullmatch(descr) and not comment:
             raise UserError(f"{where} has elements of type {shown(descr)}, numbers of at most 64 bits are expected")
         shape = tuple(int(length) for length in found["shape"].replace(" ", "").split(",") if length)
-        if len(shape) > MOST_AXES or math.prod(max(length, 1) for length in shape) >= MOST_ELEMENTS:
+        if len(shape) > MAX_AXES or math.prod(max(length, 1) for length in shape) >= MAX_ELEMENTS:
             raise UserError(f"{where} is of shape {shown(str(shape))}, which no array has")
         return shape, np.dtype(descr), found["fortran"] == "True"
 
     def read(self, name: str, out: Array) -> None:
-        """Fill `out`, which is of the shape and type that `layout` says, piece by piece."""
+        """Fill `out`, of the shape and dtype in `layout`, block by block."""
         dtype, fortran = self._stored[name]
         # In Fortran's order the first axis runs fastest, as if the transposed array were stored.
         numbers: Any = out.T.flat if fortran else out.reshape(-1)
@@ -105,7 +105,7 @@ class NpzReader:
                 yield member
         except UserError:
             raise
-        except _DAMAGE as error:
+        except _READ_ERRORS as error:
             key = shown(name.removesuffix(".npy"))
             raise UserError(f"{self.path}: {key} is damaged ({one_line(error) or type(error).__name__})") from error
 
@@ -121,12 +121,13 @@ def _exactly(member: IO[bytes], count: int) -> bytes:
 def open_npz(path: Path, wanted: tuple[str, ...]) -> Iterator[NpzReader]:
     try:
         archive = zipfile.ZipFile(path)
-    except _DAMAGE as error:
+    except _READ_ERRORS as error:
         raise UserError(f"{path}: not an npz file ({one_line(error)})") from error
     with archive:
         yield NpzReader(path, archive, wanted)
 
 
 def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write arrays to a compressed archive."""
     with path.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)

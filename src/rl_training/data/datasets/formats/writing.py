@@ -1,4 +1,4 @@
-"""One way out for every file format: whole, or not at all, and never over what is there."""
+"""Writing transitions in every file format, atomically and without overwriting."""
 
 from __future__ import annotations
 
@@ -27,54 +27,54 @@ from rl_training.data.datasets.transitions import Transitions
 from rl_training.files.atomic import make_directory, sync_directory, sync_tree
 
 FORMATS = ("npz", "hdf5", "minari")
-WORK = ".tmp-data-"
-JUST_MADE = 60.0  # seconds
+WORK_PREFIX = ".tmp-data-"
+MIN_AGE = 60.0  # seconds; a younger folder may not be locked yet
 
 
 def choose_format(path: Path, name: str | None = None) -> str:
-    """The format to write: asked for by name, or by the suffix; a folder is Minari's."""
+    """The format to write, by name or by the suffix; a path without a suffix is Minari's."""
     if name is not None and name not in FORMATS:
         raise UserError(f"format must be one of {', '.join(FORMATS)}, got {shown(name)}{did_you_mean(name, FORMATS)}")
     by_suffix = SUFFIXES.get(path.suffix.lower(), "minari" if not path.suffix else None)
     if by_suffix is None and name is None:
         raise UserError(f"{path}: must end in {', '.join(SUFFIXES)}, or in nothing for a Minari folder")
-    # A folder may be called anything; a file is later read by its suffix.
+    # A folder may have any name; the format of a file is later read from its suffix.
     if name is not None and by_suffix != name and (name != "minari" or by_suffix is not None):
         raise UserError(f"{path}: does not have the suffix of {name}")
     return name or str(by_suffix)
 
 
-def check_new(path: Path, chosen: str) -> None:
-    """Before hours of recording, and without a trace: whether `save_transitions` will be able to write there."""
+def check_writable(path: Path, chosen: str) -> None:
+    """Reject a path to which `save_transitions` cannot write, before hours of recording; leaves no files."""
     if chosen != "npz":
         h5py_module()
     try:
         _check_absent(path)
-        there = next(parent for parent in path.absolute().parents if parent.exists())
+        existing = next(parent for parent in path.absolute().parents if parent.exists())
         with contextlib.suppress(FileNotFoundError):
-            os.lstat(there / path.name)  # a name may be too long
-        with _work_folder(there):
+            os.lstat(existing / path.name)  # a name may be too long
+        with _work_folder(existing):
             pass
     except OSError as error:
         raise _unwritable(path, error) from error
 
 
 def save_transitions(transitions: Transitions, path: str | Path, format: str | None = None) -> Path:
-    """Written under another name and renamed: the data set is there whole, or not at all. Nothing is overwritten."""
+    """Write a dataset under a temporary name and rename it. Nothing is overwritten."""
     path = Path(path)
     chosen = choose_format(path, format)
     try:
         _check_absent(path)
         make_directory(path.parent)
         with _work_folder(path.parent) as folder:
-            made = folder / "data"
+            new = folder / "data"
             if chosen == "minari":
-                write_minari(made, transitions, str(path))
+                write_minari(new, transitions, str(path))
             else:
                 write = write_npz if chosen == "npz" else write_hdf5
-                write(made, {**_by_file_name(transitions), ABOUT: _about_bytes(transitions)})
-            sync_tree(made)
-            _give_name(made, path)
+                write(new, {**_by_file_name(transitions), ABOUT: _about_bytes(transitions)})
+            sync_tree(new)
+            _rename_new(new, path)
         sync_directory(path.parent)
     except OSError as error:
         raise _unwritable(path, error) from error
@@ -93,14 +93,14 @@ def _unwritable(path: Path, error: OSError) -> UserError:
 
 @contextmanager
 def _work_folder(parent: Path) -> Iterator[Path]:
-    """A folder of this process alone, locked while it is in use: what killed processes left is told by its lock."""
-    prefix = f"{WORK}{zlib.crc32(socket.gethostname().encode()):08x}-"  # locks may not be seen from another machine
+    """A temporary folder, locked while it is in use; removes the unlocked folders of killed processes."""
+    prefix = f"{WORK_PREFIX}{zlib.crc32(socket.gethostname().encode()):08x}-"  # locks may be local to a machine
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     for left in parent.glob(f"{prefix}*"):
         _remove_unused(left, folder.stat().st_mtime)
     handle = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # without locks nothing is ever told to be left
+        with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield folder
     finally:
@@ -109,9 +109,9 @@ def _work_folder(parent: Path) -> Iterator[Path]:
 
 
 def _remove_unused(folder: Path, now: float) -> None:
-    with contextlib.suppress(OSError):  # in use, gone meanwhile, or not ours
-        if now - folder.stat().st_mtime < JUST_MADE:
-            return  # perhaps not locked yet
+    with contextlib.suppress(OSError):  # in use, removed meanwhile, or not ours
+        if now - folder.stat().st_mtime < MIN_AGE:
+            return
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,17 +120,17 @@ def _remove_unused(folder: Path, now: float) -> None:
             os.close(handle)
 
 
-def _give_name(made: Path, path: Path) -> None:
-    """A file that came to be there meanwhile is kept: a rename would replace it, a folder is in its own way."""
+def _rename_new(new: Path, path: Path) -> None:
+    """Rename without replacing: where the path was created meanwhile, a link or the rename of a folder fails."""
     try:
-        if not made.is_dir():
-            return os.link(made, path)
+        if not new.is_dir():
+            return os.link(new, path)
     except FileExistsError as error:
         raise UserError(f"{path}: already exists") from error
     except OSError:  # a file system without links
         pass
     try:
-        made.rename(path)
+        new.rename(path)
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
             raise UserError(f"{path}: already exists") from error
