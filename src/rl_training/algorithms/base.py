@@ -97,10 +97,10 @@ class Learner(Algorithm):
         noise, amount = self.explore_noise(obs.shape[1]), self.exploration(progress)
         return self.acting.explore(self.explore, obs, noise, step, amount)
 
-    def act_randomly(self, step: int, rows: int, device: torch.device | None = None) -> Act:
+    def act_random(self, step: int, rows: int, device: torch.device | None = None) -> Act:
         """Actions uniform over the action space, drawn where the observations are: on `device`, or on the host."""
         if device is not None and device.type == "cuda":
-            return self.acting.randomly(self.action_spec, step, rows)
+            return self.acting.random(self.action_spec, step, rows)
         drawn = [self.action_spec.sample(stream(seed, "explore", step), rows) for seed in self.seeds]
         return Act(torch.from_numpy(np.stack(drawn)).to(self.device))
 

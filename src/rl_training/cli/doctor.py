@@ -59,7 +59,7 @@ def examine() -> list[dict[str, Any]]:
 def _check_torch(add: Callable[[str, str, str], None]) -> None:
     import torch
 
-    from rl_training.engine.rounding import narrowed, numerics, portable_to
+    from rl_training.engine.rounding import numerics, numerics_warning, portable_to
     from rl_training.run.plan import choose_device, compiler_present
 
     add("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
@@ -69,7 +69,7 @@ def _check_torch(add: Callable[[str, str, str], None]) -> None:
     found = numerics(device)
     libraries = ", ".join(f"{name} {value}" for name, value in found.items() if name != "mode")
     where = f"same bits on {portable_to(found) or 'this processor only'} (eager, one thread)"
-    add("numerics", "ok" if narrowed(found) is None else "info", f"{found['mode']}: {libraries}; {where}")
+    add("numerics", "ok" if numerics_warning(found) is None else "info", f"{found['mode']}: {libraries}; {where}")
     if compiler_present():
         add("compile", "ok", "a C++ compiler is installed: long runs are compiled (compile: auto)")
     else:

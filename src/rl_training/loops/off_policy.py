@@ -43,7 +43,7 @@ class OffPolicy:
             obs = by_seed(envs.obs)
             learner.observe(obs)
             if clock.step < clock.random_until:
-                act = learner.act_randomly(clock.step, envs.num_envs, envs.device)
+                act = learner.act_random(clock.step, envs.num_envs, envs.device)
             else:
                 act = learner.act_explore(obs, clock.step, clock.progress)
             step = envs.step(act.action.flatten(0, 1))

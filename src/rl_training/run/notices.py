@@ -9,7 +9,7 @@ import torch
 from rl_training.checkpoint.schema import invalid_file
 from rl_training.config.fields import parse
 from rl_training.core.checks import UserError
-from rl_training.engine.rounding import narrowed, numerics, seeds_are_exact
+from rl_training.engine.rounding import numerics, numerics_warning, seeds_are_exact
 from rl_training.envs.base import VectorEnv
 from rl_training.envs.host.episode_bound import missing_limit
 from rl_training.envs.host_envs import HostEnvs
@@ -41,7 +41,7 @@ def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, 
     config, settings = inputs.config, inputs.settings
     limited = inputs.dataset.has_time_limit if inputs.dataset else envs is None or envs.spec.episode_limit is not None
     notices = [plan.note] if plan.note else []
-    late = narrowed(plan.numerics)
+    late = numerics_warning(plan.numerics)
     if late is not None:
         notices.append(late)
     elif len(config.seed_list) > 1 and not seeds_are_exact(plan.numerics) and plan.device == "cpu":
