@@ -15,7 +15,7 @@ import torch
 from conftest import make_quick_config, one_of_a_kind
 
 from rl_training.algorithms.iql import IQLSettings
-from rl_training.algorithms.offline import settled_path
+from rl_training.algorithms.offline import absolute_path
 from rl_training.algorithms.registry import algorithm_names, learner_class
 from rl_training.checkpoint.read import load_checkpoint
 from rl_training.cli.main import main
@@ -184,10 +184,10 @@ def test_names_that_mean_the_same_everywhere_stay_as_they_are(tmp_path: Path, mo
     asked = {"set": "set", "agents/pendulum.safetensors": "agents/pendulum.safetensors", "missing.npz": "missing.npz"}
     for name in ("agent.safetensors", "../minari/set"):
         asked[name] = str(tmp_path / "here" / name)
-    assert {name: settled_path(name) for name in asked} == asked
+    assert {name: absolute_path(name) for name in asked} == asked
     monkeypatch.setenv("HOME", str(tmp_path / "here"))
-    assert settled_path("~/agent.safetensors") == str(tmp_path / "here/agent.safetensors")
-    assert settled_path("~nobody-here/data.npz") == "~nobody-here/data.npz"
+    assert absolute_path("~/agent.safetensors") == str(tmp_path / "here/agent.safetensors")
+    assert absolute_path("~nobody-here/data.npz") == "~nobody-here/data.npz"
 
 
 def test_a_checkpoint_away_from_its_run_needs_no_environment(tmp_path: Path) -> None:

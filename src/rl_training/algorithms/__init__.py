@@ -12,7 +12,7 @@ _find, _ = lazy_exports(__name__, learner_places())
 
 
 def __getattr__(name: str) -> Any:
-    # Not a constant: which algorithms have a `<name>_loss` is known only once their modules are imported.
+    # Not a constant: whether an algorithm has a `<name>_loss` is only known after importing its module.
     return learner_exports() if name == "__all__" else _find(name)
 
 

@@ -1,4 +1,4 @@
-"""The registry of algorithms: one line each, loaded when first used.
+"""The registry of algorithms: one line each, imported on first use.
 
 Derived from it: the managed classes, the exports of `rl_training`, `rl_training.api` and `rl_training.algorithms`, the
 trainer modules, and the stubs for type checkers (`make stubs`).
@@ -31,7 +31,7 @@ ALGORITHMS = {
     "cql": "rl_training.algorithms.cql:CQL",
     "td3_bc": "rl_training.algorithms.td3_bc:TD3BC",
 }
-# What one training function accepts besides its own algorithm.
+# Further algorithms that a training function accepts.
 SHARED_TRAINERS = {"dqn": ("c51_dqn", "qr_dqn", "iqn", "rainbow_dqn")}
 ENTRY_POINT_GROUP = "rl_training.algorithms"
 
@@ -80,5 +80,5 @@ def learner_places() -> dict[str, str]:
 
 
 def learner_exports() -> list[str]:
-    """The names that the built-in algorithms do export; imports all their modules."""
+    """The names that the built-in algorithms export; imports all their modules."""
     return [name for name, module in learner_places().items() if hasattr(importlib.import_module(module), name)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rl_training.algorithms.offline import settled_path
+from rl_training.algorithms.offline import absolute_path
 from rl_training.checkpoint.read import Checkpoint, list_checkpoints
 from rl_training.checkpoint.schema import find_checkpoint
 from rl_training.checkpoint.write import remove_leftovers
@@ -177,7 +177,7 @@ def _with_data(config: TrainConfig, data: Sequence[str | Path]) -> TrainConfig:
     if not isinstance(settings, OfflineSettings) or settings.dataset_kind == "random":
         raise UserError("data=... is for a run whose data set is a file or an agent's; this one's is not")
     name = "dataset_agent" if settings.dataset_kind == "policy" else "dataset_path"
-    paths = [settled_path(path) for path in data]
+    paths = [absolute_path(path) for path in data]
     if name == "dataset_agent" and len(paths) > 1:
         raise UserError(f"data=... must be the one agent that played this run's data set, got {len(paths)} paths")
     found = {name: paths[0] if len(paths) == 1 else paths}
