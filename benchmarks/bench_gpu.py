@@ -26,7 +26,7 @@ from rl_training.core.specs import EnvSpec, continuous, discrete, image, vector
 from rl_training.data.datasets.transition_dataset import ResidentData, TransitionDataset
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.data.replay.frames import FrameReplay
-from rl_training.loops.offline import SAME_RATE
+from rl_training.loops.offline import SCHEDULE_INTERVAL
 from rl_training.run.capacity import make_replay
 
 SHAPES = {
@@ -78,7 +78,7 @@ def shape_of(cls: type[Learner]) -> EnvSpec:
 
 def updates_per_call(settings: ReplaySettings) -> int:
     """As many as the loop does at once on a GPU."""
-    return SAME_RATE if isinstance(settings, OfflineSettings) else settings.gradient_updates_per_step
+    return SCHEDULE_INTERVAL if isinstance(settings, OfflineSettings) else settings.gradient_updates_per_step
 
 
 def measure(
