@@ -10,7 +10,7 @@ from pathlib import Path
 
 import rl_training
 from rl_training import api
-from rl_training.algorithms.registry import ALGORITHMS, class_names, learner_class, learner_exports, learner_places
+from rl_training.algorithms.registry import ALGORITHMS, class_names, learner_class, learner_exports, learner_modules
 
 PACKAGE = Path(rl_training.__file__).parent
 HEAD = "# Written by scripts/stubs.py from the registry of algorithms: `make stubs`.\n"
@@ -46,10 +46,10 @@ def trainer(algo: str) -> str:
 
 def stubs() -> dict[str, str]:
     """The text of every stub by its path in the package."""
-    learners = learner_places()
+    learners = learner_modules()
     return {
-        "__init__.pyi": exports({**rl_training._PLACES, "__version__": "rl_training.core.version"}),
-        "api/__init__.pyi": exports(api._PLACES),
+        "__init__.pyi": exports({**rl_training._EXPORTS, "__version__": "rl_training.core.version"}),
+        "api/__init__.pyi": exports(api._EXPORTS),
         "api/algorithms.pyi": managed_classes(),
         "algorithms/__init__.pyi": exports({name: learners[name] for name in learner_exports()}),
         **{f"runtime/{algo}_trainer.pyi": trainer(algo) for algo in ALGORITHMS},

@@ -1,4 +1,4 @@
-"""What a user should know before a run starts or goes on."""
+"""Notices that are shown when a run starts or resumes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WITHIN_ROUNDING = "is the seed alone within rounding, not bit for bit"
 
 
 def recorded_plan(record: RunRecord) -> tuple[ExecutionPlan, str | None]:
-    """The plan of the run that is resumed, and why the rest of it will not have the bits that it would have had."""
+    """The execution plan of a resumed run, and why its results will not be bit-identical, if so."""
     try:
         recorded = parse(ExecutionPlan, record.values["execution_plan"])
         lost = recorded.device.startswith("cuda") and not torch.cuda.is_available()
@@ -37,7 +37,7 @@ def recorded_plan(record: RunRecord) -> tuple[ExecutionPlan, str | None]:
 
 
 def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, envs: VectorEnv | None) -> list[str]:
-    """What the user should know before the run starts."""
+    """The notices of a run that starts."""
     config, settings = inputs.config, inputs.settings
     limited = inputs.dataset.has_time_limit if inputs.dataset else envs is None or envs.spec.episode_limit is not None
     notices = [plan.note] if plan.note else []
@@ -68,7 +68,7 @@ def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, 
 
 
 def ended_schedules(session: Session) -> list[str]:
-    """Of a run that goes on behind the end that its schedules ran towards."""
+    """The notices of a run that is extended beyond the end of its schedules."""
     clock = session.clock
     if not clock.running or clock.progress < 1:
         return []
@@ -78,5 +78,5 @@ def ended_schedules(session: Session) -> list[str]:
         return []
     return [
         f"the learning rate of {', '.join(stopped)} fell to 0 by step {clock.horizon}, where this run was to end at "
-        "first, and stays there; train anew with more total_timesteps for it to fall later"
+        "first, and stays there; a new run with more total_timesteps reaches 0 later"
     ]
