@@ -1,4 +1,4 @@
-"""`rl-training doctor`: what works on this machine, and what to install for the rest."""
+"""`rl-training doctor`: checks what works on this machine, and what to install."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run_doctor(args: Args) -> int:
 
 
 def examine() -> list[dict[str, Any]]:
-    """Every check: its name, its status (ok, info or problem) and a line of detail."""
+    """All checks, each with a name, a status (ok, info or problem) and a line of detail."""
     import importlib.metadata
 
     checks: list[dict[str, Any]] = []
@@ -88,7 +88,7 @@ def _check_rendering(add: Callable[[str, str, str], None]) -> None:
 
 
 def render_status(env_id: str) -> tuple[str, str]:
-    """Status and detail of rendering an environment without a display, whatever its renderer raises."""
+    """The status and detail of rendering an environment without a display, for any error of its renderer."""
     from rl_training.core.checks import UserError
     from rl_training.envs.host.factory import EnvSource
     from rl_training.envs.host.pixels import free_renderer, said
