@@ -1,6 +1,6 @@
-"""Writes the stubs that show type checkers and editors what the registry of algorithms exports.
+"""Writes the type stubs of the names that are exported from the registry of algorithms.
 
-python scripts/stubs.py            (`make stubs`; a test fails while a file is not what this writes)
+python scripts/stubs.py            (`make stubs`; a test fails if a file is out of date)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HEAD = "# Written by scripts/stubs.py from the registry of algorithms: `make stu
 
 
 def import_order(name: str) -> tuple[bool, bool, str]:
-    """Constants, classes, functions: the order in which the linter sorts imported names."""
+    """The sort key of imported names, as in the linter: constants, classes, functions."""
     return not name.isupper(), not name[0].isupper(), name.lower()
 
 
@@ -57,7 +57,7 @@ def stubs() -> dict[str, str]:
 
 
 def write() -> None:
-    """Write every stub; remove those that are written no longer."""
+    """Write every stub, and remove obsolete ones."""
     written = stubs()
     for path in PACKAGE.rglob("*.pyi"):
         if path.relative_to(PACKAGE).as_posix() not in written:
