@@ -88,7 +88,7 @@ repeat-gpu: $(STAMP) ## five pairs of compiled runs on a GPU with fresh caches: 
 kill-campaign: $(STAMP) ## 200 random kills of training over every algorithm: nothing lost, equal ends (10 minutes)
 	$(BIN)/python scripts/kill_campaign.py
 
-fuzz: $(STAMP) ## load 5,000 mutated checkpoints and agents, 1,000 configs and 1,000 data sets, result in benchmarks/results
+fuzz: $(STAMP) ## load 5,000 mutated checkpoints and agents, 1,000 configs and 1,000 datasets, result in benchmarks/results
 	$(BIN)/python scripts/fuzz.py
 
 clean: ## remove .venv, caches and build products; runs/ stays

@@ -1,8 +1,8 @@
-"""Steps per second, taking turns with other libraries on the same cores.
+"""Training speed against other libraries, which take turns on the same cores.
 
 python benchmarks/bench_cpu.py --peer-python PATH [--tasks NAME...] [--rounds 8] [--output FILE]
 Online algorithms are measured end to end, in environment steps; offline ones by their updates on random data.
-The peers live in virtual environments of their own (`make bench-cpu` makes them).
+The peers have their own virtual environments (`make bench-cpu` creates them).
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Peer:
 
 @dataclass(frozen=True)
 class Task:
-    """The same work for both sides, as close as the two allow."""
+    """The same work for both sides, as far as possible."""
 
     algo: str
     env_id: str
     settings: list[str]
     peers: list[Peer]
-    stretch: int = 400  # steps of a turn
-    script: str = "side_ours.py"  # or side_learner.py: the updates alone
+    stretch: int = 400  # steps per turn
+    script: str = "side_ours.py"  # or side_learner.py: updates only
     warm_up: int = 400  # steps before the first turn
 
 
-COMMON = ["learning_starts=200", "batch_size=256"]  # both sides call them so
+COMMON = ["learning_starts=200", "batch_size=256"]  # the same names on both sides
 TASKS = {
     "sac-halfcheetah": Task(
         "sac", "HalfCheetah-v5", [*COMMON, "hidden_sizes=[256,256]", "buffer_capacity=1000000"],
@@ -75,7 +75,7 @@ TASKS = {
         "redq", "Hopper-v5",
         [*COMMON, "hidden_sizes=[256,256]", "num_critics=10", "subset_size=2", "gradient_updates_per_step=20"],
         [
-            # SBX has no REDQ: its SAC with ten critics evaluates all ten in the target.
+            # SBX has no REDQ; its SAC with ten critics evaluates all ten in the target.
             Peer("sbx", "SAC", [*COMMON, "gradient_steps=20", "policy_delay=20",
                                 'policy_kwargs={"n_critics":10,"net_arch":[256,256]}']),
             Peer("tianshou", "REDQ", [*COMMON, "ensemble_size=10", "subset_size=2", "updates_per_step=20"],
@@ -100,11 +100,13 @@ OFFLINE = {
 
 
 class Side:
-    def __init__(self, python: str, script: str, words: list[str]) -> None:
+    """A process of one library that runs its turns on request."""
+
+    def __init__(self, python: str, script: str, arguments: list[str]) -> None:
         path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH")]))
         env = {**os.environ, "PYTHONPATH": path}
         self.process = subprocess.Popen(
-            [python, str(HERE / script), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+            [python, str(HERE / script), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
         )
         assert self.process.stdin is not None and self.process.stdout is not None
         assert self.process.stdout.readline().strip() == "ready", f"{script} did not start"
@@ -157,17 +159,17 @@ def main() -> None:
     parser.add_argument("--peer-python", required=True)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=[*TASKS, *OFFLINE])
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--stretch", type=int, help="steps of a turn; by default each task's own")
+    parser.add_argument("--stretch", type=int, help="steps per turn (default: the task's)")
     parser.add_argument("--output", type=Path)
-    words = parser.parse_args()
+    args = parser.parse_args()
     results = {"machine": machine(), "comparisons": []}
-    for task in words.tasks:
-        found = compare(task, {**TASKS, **OFFLINE}[task], words.peer_python, words.rounds, words.stretch)
+    for task in args.tasks:
+        found = compare(task, {**TASKS, **OFFLINE}[task], args.peer_python, args.rounds, args.stretch)
         for result in found:
             results["comparisons"].append(result)  # type: ignore[attr-defined]
             print(json.dumps(result), flush=True)
-    if words.output:
-        write_result(words.output, results, words.peer_python)
+    if args.output:
+        write_result(args.output, results, args.peer_python)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Updates per second on a GPU: one captured graph per step of the loop, one seed or many.
+"""Updates per second on a GPU, with one captured graph per step of the loop, for one seed or many.
 
 python benchmarks/bench_gpu.py [--algo sac] [--device cuda] [--seeds 1 16 64] [--updates 2000] [--output FILE]
                                [--set batch_size=512 ...]
-With --device cpu it shows, slowly, that an algorithm can be measured.
+--device cpu is slow, and only tests that an algorithm can be measured.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rl_training.core.specs import EnvSpec, continuous, discrete, image, vector
 from rl_training.data.datasets.transition_dataset import ResidentData, TransitionDataset
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.data.replay.frames import FrameReplay
-from rl_training.loops.offline import SAME_RATE
+from rl_training.loops.offline import SCHEDULE_INTERVAL
 from rl_training.run.capacity import make_replay
 
 SHAPES = {
@@ -38,14 +38,14 @@ ROWS = 10_000
 
 
 def filled_source(spec: EnvSpec, settings: ReplaySettings, seeds: int, device: str) -> ReplayBuffer | ResidentData:
-    """Random transitions where the loop would have them: a dataset for an offline algorithm, else a replay."""
+    """Random transitions: a dataset for an offline algorithm, else a replay."""
     generator = torch.Generator(device=device).manual_seed(0)
     if isinstance(settings, OfflineSettings):
         rows = {name: torch.randn(ROWS, *spec.observation.shape) for name in ("obs", "next_obs")}
         actions = torch.rand(ROWS, spec.action.size) * 2 - 1
         zeros = torch.zeros(ROWS)
         return ResidentData(TransitionDataset(**rows, actions=actions, rewards=torch.randn(ROWS), dones=zeros), device)
-    # As a run of so many steps has it, with its n-step returns and priorities.
+    # As in a run, with n-step returns and priorities.
     config = TrainConfig("any", "any", total_timesteps=ROWS, seeds=tuple(range(seeds)))
     replay = make_replay(config, settings, spec, torch.device(device))
     for tensor in replay.storage.values():
@@ -63,9 +63,9 @@ def filled_source(spec: EnvSpec, settings: ReplaySettings, seeds: int, device: s
     return replay
 
 
-def parse_words(cls: type[Learner], words: Sequence[str]) -> Any:
+def parse_changes(cls: type[Learner], changes: Sequence[str]) -> Any:
     """The algorithm's settings, with changes such as `batch_size=512`, whose values are JSON."""
-    values = {key: json.loads(value) for key, _, value in (word.partition("=") for word in words)}
+    values = {key: json.loads(value) for key, _, value in (text.partition("=") for text in changes)}
     return parse(cls.settings_type, values, "algo_kwargs")
 
 
@@ -77,8 +77,8 @@ def shape_of(cls: type[Learner]) -> EnvSpec:
 
 
 def updates_per_call(settings: ReplaySettings) -> int:
-    """As many as the loop does at once on a GPU."""
-    return SAME_RATE if isinstance(settings, OfflineSettings) else settings.gradient_updates_per_step
+    """The number of updates that the loop runs at once on a GPU."""
+    return SCHEDULE_INTERVAL if isinstance(settings, OfflineSettings) else settings.gradient_updates_per_step
 
 
 def measure(
@@ -86,7 +86,7 @@ def measure(
 ) -> dict[str, Any]:
     torch.set_float32_matmul_precision("high")
     cls = learner_class(algo)
-    settings = parse_words(cls, changes)
+    settings = parse_changes(cls, changes)
     shape = shape_of(cls)
     learner = cls.create(shape, settings, range(seeds), device=device, compiled=compiled)
     per_step = updates_per_call(settings)
@@ -112,7 +112,7 @@ def measure(
         "compiled": compiled,
         "updates_per_s": rate,
         "seeds_x_updates_per_s": seeds * rate,
-        "steps_per_s": rate / per_step,  # of the loop, were its environments free
+        "steps_per_s": rate / per_step,  # of the loop, without the time of environments
         "ready_s": ready,
     }
 
@@ -127,14 +127,14 @@ def main() -> None:
     parser.add_argument("--only-eager", action="store_true", help="only without compilation")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=JSON", dest="changes", help="settings")
     parser.add_argument("--output", type=Path)
-    words = parser.parse_args()
+    args = parser.parse_args()
     rows = []
-    for compiled in (False,) if words.only_eager else (False, True) if words.eager else (True,):
-        for seeds in words.seeds:
-            rows.append(measure(words.algo, seeds, words.device, compiled, words.updates, words.changes))
+    for compiled in (False,) if args.only_eager else (False, True) if args.eager else (True,):
+        for seeds in args.seeds:
+            rows.append(measure(args.algo, seeds, args.device, compiled, args.updates, args.changes))
             print(json.dumps(rows[-1]), flush=True)
-    if words.output:
-        write_result(words.output, {"rows": rows})
+    if args.output:
+        write_result(args.output, {"rows": rows})
 
 
 if __name__ == "__main__":

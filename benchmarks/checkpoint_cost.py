@@ -1,4 +1,4 @@
-"""What a checkpoint costs: 1M transitions in the replay, 10k of them new, against just saving those.
+"""The time of a checkpoint with 1M transitions in the replay, 10k of them new, against a plain write of those.
 
 python benchmarks/checkpoint_cost.py [--output FILE]
 """
@@ -33,7 +33,7 @@ ROWS, NEW, ROUNDS = 1_000_000, 10_000, 21
 
 
 def write_plainly(folder: Path, name: str, groups: list[Callable[[], dict[str, Tensor]]]) -> float:
-    """The same tensors, serialised, written and on the disk under their names, without any of our protocol."""
+    """Serialise, write and sync the same tensors, without manifest, links and rotation."""
     started = time.perf_counter()
     for number, group in enumerate(groups):
         data = safetensors.torch.save({key: tensor.contiguous() for key, tensor in group().items()})
@@ -50,7 +50,7 @@ def write_plainly(folder: Path, name: str, groups: list[Callable[[], dict[str, T
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path)
-    words = parser.parse_args()
+    args = parser.parse_args()
     envs = SeededEnvs(EnvSource("HalfCheetah-v5"), [0], 1)
     envs.reset_all()
     learner = SAC.create(envs.spec, SACSettings(), [0])
@@ -72,7 +72,7 @@ def main() -> None:
             replay.finish_writing(after)
             started = time.perf_counter()
             saver.save(after, {})
-            saves.append(time.perf_counter() - started)  # then training goes on; a thread removes the oldest one
+            saves.append(time.perf_counter() - started)  # training continues here; a thread removes the oldest one
             saver.finish_rotation()
             rotated.append(time.perf_counter() - started)
             plain.append(write_plainly(folder, str(number), [learner.state_dict, partial(replay.read, before, after)]))
@@ -88,8 +88,8 @@ def main() -> None:
         "ratios": [round(ratio, 2) for ratio in ratios],
     }
     print(json.dumps(results, indent=1))
-    if words.output:
-        write_result(words.output, results)
+    if args.output:
+        write_result(args.output, results)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ NEVER = 1_000_000_000
 
 
 def compare(env_id: str, rounds: int) -> dict[str, object]:
-    """Each turn is one interval, with its checkpoint in it; who goes first changes from round to round."""
-    # The checkpoints fall into the middle of the turns: warm-up and turns are counted from another step.
-    # Small networks and batches: the faster the steps, the more a checkpoint's time weighs.
+    """Compare turns of one checkpoint interval; the order of the sides alternates."""
+    # The warm-up of half an interval puts checkpoints into the middle of turns.
+    # Small networks and batches: the faster the steps, the larger the share of a checkpoint.
     small = ["hidden_sizes=[64,64]", "batch_size=64"]
     common = ["sac", env_id, str(EVERY // 2), str(EVERY), "learning_starts=200", *small]
     sides = {
@@ -52,11 +52,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--env", default="Pendulum-v1")
     parser.add_argument("--output", type=Path)
-    words = parser.parse_args()
-    result = compare(words.env, words.rounds)
+    args = parser.parse_args()
+    result = compare(args.env, args.rounds)
     print(json.dumps(result, indent=1))
-    if words.output:
-        write_result(words.output, result)
+    if args.output:
+        write_result(args.output, result)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 python benchmarks/learn.py NAME [--device auto] [--output benchmarks/results]     (NAME: one of PROOFS, or all)
 The offline proofs need --data FOLDER with their datasets.
-With --runs FOLDER --minutes N it stops after a while, saved, and goes on where it was when called again.
-Writes <output>/<name>.json (every number), <name>.svg (the curve) and renews the table in <output>/README.md.
+With --runs FOLDER --minutes N it saves and stops after N minutes, and resumes when called again.
+Writes <output>/<name>.json (all numbers), <name>.svg (the curve) and updates the table in <output>/README.md.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Proof:
     config: str
     seeds: int
     episodes: int  # fresh ones, for each agent
-    threshold: float | None  # what the interquartile mean of the best agents must reach; None: what the peer reached
+    threshold: float | None  # the required interquartile mean of the judged agents; None: the peer's
     reference: str
     changes: dict[str, Any] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
-    data: tuple[str, ...] = ()  # files in --data, one dataset; the last agent is judged, as published results are
+    data: tuple[str, ...] = ()  # files in --data, of one dataset; the final agent is judged, as in published results
 
     @property
     def judged(self) -> str:
@@ -54,9 +54,9 @@ PENDULUM = {"replay": "pendulum_replay_v1_1_0.npz", "expert": "pendulum_expert_s
 HOPPER = {"medium": ("hopper_v5_medium.npz",), "expert": ("hopper_v5_expert.npz",)}
 HOPPER["both"] = HOPPER["medium"] + HOPPER["expert"]
 # D4RL's scores of CORL's last agents after 1M updates, on hopper-medium-v2 and hopper-medium-expert-v2: a yardstick for
-# sets made in that manner, not an equality. What is wanted: the return of the data, and nearly the better half's.
+# similar datasets. Required: the mean return of the data; for both files nearly that of the better one.
 CORL = {"bc": (53.5, 52.3), "td3_bc": (60.4, 101.2), "cql": (59.1, 99.3), "iql": (67.5, 107.4)}
-WANTED = {"medium": 1544.0, "expert": 2850.0, "both": 2600.0}
+REQUIRED = {"medium": 1544.0, "expert": 2850.0, "both": 2600.0}
 
 
 def offline_proofs() -> dict[str, Proof]:
@@ -68,13 +68,13 @@ def offline_proofs() -> dict[str, Proof]:
             found[f"{algo}-pendulum-{kind}"] = Proof(config, 5, 100, -200.0, reference, data=(name,))
         for kind, files in HOPPER.items():
             published = {"medium": f"{medium}", "expert": "none", "both": f"{medium_expert} (medium-expert)"}[kind]
-            wanted = WANTED["medium"] if algo == "bc" and kind == "both" else WANTED[kind]
+            required = REQUIRED["medium"] if algo == "bc" and kind == "both" else REQUIRED[kind]
             config, reference = f"configs/{algo}/hopper.yaml", f"D4RL score {published} (CORL, 1M updates)"
             found[f"{algo}-hopper-{kind}"] = Proof(
-                config, 5, 20, wanted, reference, {"eval_interval": 100_000}, data=files
+                config, 5, 20, required, reference, {"eval_interval": 100_000}, data=files
             )
-        short = {"total_timesteps": 20_000, "eval_interval": 20_000}  # as much as the peer, which is slow, is given
-        seeds = 16 if algo == "bc" else 5  # of clones some fall early and some do not: five tell little
+        short = {"total_timesteps": 20_000, "eval_interval": 20_000}  # the budget of the peer, which is slow
+        seeds = 16 if algo == "bc" else 5  # the returns of cloned policies vary much between seeds
         found[f"{algo}-hopper-medium-20k"] = Proof(
             f"configs/{algo}/hopper.yaml", seeds, 100, None, "the data: 1544", short, data=HOPPER["medium"]
         )
@@ -139,7 +139,7 @@ PROOFS = {
 
 
 class StopAfter(Callback):
-    """Ends a stretch of a run; resuming gives the bits of a run that was never stopped."""
+    """Stops a run after some time; resuming gives the same bits as a run that was never stopped."""
 
     def __init__(self, seconds: float) -> None:
         self.end = time.monotonic() + seconds
@@ -148,7 +148,7 @@ class StopAfter(Callback):
         return False if time.monotonic() > self.end else None
 
 
-def train_or_go_on(config: TrainConfig, minutes: float | None) -> TrainResult:
+def train_or_resume(config: TrainConfig, minutes: float | None) -> TrainResult:
     callbacks = [] if minutes is None else [StopAfter(60 * minutes)]
     begun = sorted(config.output_dir.glob("*/run.json"))
     if begun:
@@ -159,7 +159,7 @@ def train_or_go_on(config: TrainConfig, minutes: float | None) -> TrainResult:
 def prove(
     name: str, device: str, runs: Path | None, minutes: float | None, data: Path | None = None
 ) -> dict[str, Any] | None:
-    """None if the time was up before the end of training."""
+    """Train and evaluate; None if the time was up before the end of training."""
     proof = PROOFS[name]
     settings = ["video=false", "checkpoint_interval=1000000"]
     if proof.data:
@@ -173,11 +173,11 @@ def prove(
             proof.config, [*settings, *proof.overrides], output_dir=str((runs or Path(folder)) / name),
             device=device, seeds=list(range(proof.seeds)), **proof.changes,
         )  # fmt: skip
-        result = train_or_go_on(config, minutes)
+        result = train_or_resume(config, minutes)
         if result.metrics["global_step"] < config.total_timesteps:
             print(f"{name}: saved at step {result.metrics['global_step']} of {config.total_timesteps}", flush=True)
             return None
-        seconds = load_checkpoint(result.checkpoint_path).state["elapsed"]  # of all stretches
+        seconds = load_checkpoint(result.checkpoint_path).state["elapsed"]  # over all resumes
         fresh: dict[str, dict[str, float]] = {"best": {}, "final": {}}
         for kind, means in fresh.items():
             for seed in config.seed_list:
@@ -188,7 +188,7 @@ def prove(
         record = json.loads((result.run_dir / "run.json").read_text())
     summary = {kind: dict(summarize(list(means.values()))) for kind, means in fresh.items()}
     if proof.data:
-        config.algo_kwargs["dataset_path"] = list(proof.data)  # wherever they were
+        config.algo_kwargs["dataset_path"] = list(proof.data)  # without their folder
     return {
         "name": name,
         "judged": proof.judged,
@@ -202,7 +202,7 @@ def prove(
         "train_seconds": seconds,
         "seeds_x_steps_per_s": proof.seeds * config.total_timesteps / seconds,
         "engine": record["execution_plan"],
-        "trained_commit": record["git_commit"],  # where its first stretch began
+        "trained_commit": record["git_commit"],  # when the run began
         "curve": [
             {"step": row["step"], "seed": row["seed"], "mean": sum(row["returns"]) / len(row["returns"])}
             for row in rows
@@ -228,14 +228,14 @@ def curve_svg(result: dict[str, Any]) -> str:
 
 
 def peer_of(name: str, folder: Path) -> dict[str, Any] | None:
-    """What the peer reached with these settings; sb3 has no C51, so there it is its DQN."""
+    """The peer's summary with these settings; for C51, which sb3 lacks, that of its DQN."""
     path = folder / f"peer-{name.removeprefix('c51_')}.json"
     summary: dict[str, Any] = json.loads(path.read_text())["summary"] if path.exists() else {}
     return summary.get("best") or summary.get("final")  # offline there is only the last agent
 
 
 def passed(result: dict[str, Any], folder: Path) -> bool | None:
-    """None if the peer's result, which is the threshold, is not there yet."""
+    """Whether a result reaches its threshold; None if the threshold is the peer's, which is missing."""
     threshold, peer = result["threshold"], peer_of(result["name"], folder)
     if threshold is None and peer is None:
         return None
@@ -268,8 +268,8 @@ def table(folder: Path) -> str:
     for path in sorted(folder.glob("*.json")):
         result = json.loads(path.read_text())
         if "fresh_returns" not in result:
-            words = [result[key] for key in ("what", "reached") if key in result]
-            line = ": ".join([f"- [{path.stem}]({path.name})", *words])
+            parts = [result[key] for key in ("what", "reached") if key in result]
+            line = ": ".join([f"- [{path.stem}]({path.name})", *parts])
             others += [] if path.name.startswith("peer-") else [line]
             continue
         cells = []
@@ -300,25 +300,25 @@ def main() -> None:
     parser.add_argument("names", nargs="+", choices=[*PROOFS, "all"])
     parser.add_argument("--device", default="auto")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
-    parser.add_argument("--runs", type=Path, help="keep the runs here, and go on with those that are there")
-    parser.add_argument("--minutes", type=float, help="stop, saved, after so many (needs --runs)")
+    parser.add_argument("--runs", type=Path, help="keep the runs here, and resume existing ones")
+    parser.add_argument("--minutes", type=float, help="save and stop after this time (needs --runs)")
     parser.add_argument("--data", type=Path, help="the folder of the offline proofs' datasets")
-    words = parser.parse_args()
-    if words.minutes is not None and words.runs is None:
-        parser.error("--minutes needs --runs, where the run can go on")
-    words.output.mkdir(parents=True, exist_ok=True)
+    args = parser.parse_args()
+    if args.minutes is not None and args.runs is None:
+        parser.error("--minutes needs --runs, to resume the run")
+    args.output.mkdir(parents=True, exist_ok=True)
     failed = []
-    every = [name for name, proof in PROOFS.items() if words.data is not None or not proof.data]
-    for name in every if "all" in words.names else words.names:
-        result = prove(name, words.device, words.runs, words.minutes, words.data)
+    every = [name for name, proof in PROOFS.items() if args.data is not None or not proof.data]
+    for name in every if "all" in args.names else args.names:
+        result = prove(name, args.device, args.runs, args.minutes, args.data)
         if result is None:
             continue
-        write_result(words.output / f"{name}.json", result)
-        (words.output / f"{name}.svg").write_text(curve_svg(result))
+        write_result(args.output / f"{name}.json", result)
+        (args.output / f"{name}.svg").write_text(curve_svg(result))
         best, final = result["summary"]["best"], result["summary"]["final"]
         print(f"{name}: best {best['iqm']:.1f} {best['interval']}, final {final['iqm']:.1f}", flush=True)
-        failed += [] if passed(result, words.output) else [name]
-    (words.output / "README.md").write_text(table(words.output))
+        failed += [] if passed(result, args.output) else [name]
+    (args.output / "README.md").write_text(table(args.output))
     if failed:
         raise SystemExit(f"below the threshold: {', '.join(failed)}")
 

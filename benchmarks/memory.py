@@ -1,5 +1,5 @@
-"""Resident memory: what a replay of 1M HalfCheetah transitions takes, whether 200k training steps make it grow, and
-the peak of training on a dataset of 2M Hopper transitions.
+"""Resident memory: of a replay of 1M HalfCheetah transitions, its growth over 200k training steps, and its peak when
+training on a dataset of 2M Hopper transitions.
 
 python benchmarks/memory.py [--output FILE]
 """
@@ -33,7 +33,7 @@ def resident() -> int:
 
 
 def replay_overhead() -> dict[str, float]:
-    ReplayBuffer(HALF_CHEETAH, capacity=1000, num_envs=1, seeds=1)  # what the first use of torch allocates
+    ReplayBuffer(HALF_CHEETAH, capacity=1000, num_envs=1, seeds=1)  # so that the first use of torch is not counted
     before = resident()
     replay = ReplayBuffer(HALF_CHEETAH, capacity=1_000_000, num_envs=1, seeds=1)
     taken, arrays = resident() - before, replay_bytes(HALF_CHEETAH, 1, 1_000_000)
@@ -72,7 +72,7 @@ def write_hopper_rows(path: Path, rows: int) -> None:
 
 
 def train_on(path: Path) -> int:
-    """The peak of this process in bytes; without an environment, which would need its own."""
+    """Train on a file without an environment. Returns the peak memory of this process in bytes."""
     settings = {"dataset_kind": "file", "dataset_path": str(path)}
     config = TrainConfig(
         "iql", "absent/Hopper-v0", total_timesteps=500, output_dir=path.parent, device="cpu", algo_kwargs=settings
@@ -82,7 +82,7 @@ def train_on(path: Path) -> int:
 
 
 def offline_overhead(rows: int = 2_000_000) -> dict[str, float]:
-    """Each step in a process of its own, whose peak is that of nothing else."""
+    """The memory of training beyond the arrays; each step runs in its own process, to have its own peak."""
     arrays = rows * 4 * (11 + 11 + 3 + 1 + 1 + 1)  # float32, as they are trained on, with ends and time limits
     with tempfile.TemporaryDirectory() as folder:
         path, peaks = Path(folder) / "hopper.npz", []
@@ -98,15 +98,15 @@ def offline_overhead(rows: int = 2_000_000) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path)
-    words = parser.parse_args()
+    args = parser.parse_args()
     results = {
         "offline_training_on_2M_hopper_transitions": offline_overhead(),
         "replay_of_1M_halfcheetah_transitions": replay_overhead(),
         "growth_over_200k_steps": growth(),
     }
     print(json.dumps(results, indent=1))
-    if words.output:
-        write_result(words.output, results)
+    if args.output:
+        write_result(args.output, results)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the numeric modes cost on a CPU: updates per second of processor time, the modes taking turns.
+"""The cost of the numeric modes on a CPU: updates per second of processor time, in alternating turns.
 
 python benchmarks/numeric_cost.py [--rounds 8] [--output benchmarks/results/numeric-cost.json]
 """
@@ -25,7 +25,7 @@ TASKS = (("sac", False, 30), ("sac", True, 40), ("dqn", False, 150), ("drq", Fal
 
 
 def take_turns(algo: str, compiled: bool, updates: int) -> None:
-    """A process in one mode: for every line it reads it does some updates and prints how fast."""
+    """A process in one mode: for every line on stdin, run some updates and print their speed."""
     import torch
     from bench_gpu import filled_source, shape_of
 
@@ -41,7 +41,7 @@ def take_turns(algo: str, compiled: bool, updates: int) -> None:
         learner.train(source, 2, step)
     print("ready", flush=True)
     for _ in sys.stdin:
-        started = time.process_time()  # of this process alone: the machine may be busy
+        started = time.process_time()  # of this process only: the machine may be busy
         learner.train(source, updates, 1)
         print(updates / (time.process_time() - started), flush=True)
 
@@ -50,7 +50,7 @@ def measure(algo: str, compiled: bool, updates: int, rounds: int) -> dict[str, A
     processes = {}
     for mode in MODES:
         command = [sys.executable, __file__, "--one", algo, str(int(compiled)), str(updates)]
-        # Without what this process has set for itself: a child would take it for the user's choice.
+        # Without the variables that this process set: a child would take them for the user's.
         env = {name: value for name, value in os.environ.items() if name not in LIBRARY_VARIABLES}
         env["RL_TRAINING_NUMERICS"] = mode
         processes[mode] = subprocess.Popen(
@@ -87,13 +87,13 @@ def main() -> None:
         return
     rows = [measure(*task, args.rounds) for task in TASKS]
     if args.output:
-        words = ", ".join(
+        reached = ", ".join(
             f"{row['algo']} {'compiled' if row['compiled'] else 'eager'} {row['of_native']['pinned']:.2f} pinned and "
             f"{row['of_native']['portable']:.2f} portable"
             for row in rows
         )
         what = "cost of the numeric modes on one CPU core, updates per second against native"
-        write_result(args.output, {"what": what, "reached": words, "tasks": rows})
+        write_result(args.output, {"what": what, "reached": reached, "tasks": rows})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Training speed of another checkout against this one: whole loops that take turns on the same machine.
+"""Training speed of this checkout against another one: whole training loops in alternating turns.
 
 python benchmarks/old_and_new.py OTHER_CHECKOUT [--tasks sac dqn iql] [--device cpu] [--rounds 20] [--output FILE]
 The ratio is new over old; its interval is a bootstrap over the pairs of turns.
@@ -28,7 +28,7 @@ GPU_STEPS = {"sac": (600, 800)}  # before the first turn, in a turn
 
 
 def take_turns(algo: str, device: str, compiled: str) -> None:
-    """A process of one checkout: it trains, and between turns waits for a line on stdin."""
+    """A process of one checkout: train, and wait for a line on stdin between turns."""
     from pacer import Pacer
 
     import rl_training
@@ -107,9 +107,9 @@ def main() -> None:
     if args.output:
         from provenance import write_result
 
-        words = ", ".join(f"{one['algo']} {one['ratio']:.3f} {one['interval']}" for one in found)
+        reached = ", ".join(f"{one['algo']} {one['ratio']:.3f} {one['interval']}" for one in found)
         what = f"whole training loops of this checkout against another one, {args.device}, compile {args.compile}"
-        write_result(args.output, {"what": what, "reached": words, "tasks": found})
+        write_result(args.output, {"what": what, "reached": reached, "tasks": found})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Lets two training programs take turns on the same cores: each runs a stretch of steps when it is told to."""
+"""Paces training programs that take turns on the same cores: each runs a turn of steps on request."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 
 class Pacer:
-    """Call `step()` after every step. Between stretches the program waits for a line on stdin.
+    """Call `step()` after every step. Between turns of `stretch` steps the program waits for a line on stdin.
 
-    `finish` waits for work that is still going on, as on a GPU, when a stretch begins or ends.
+    `finish` waits for asynchronous work, as on a GPU, at the start and end of a turn.
     """
 
     def __init__(self, warm_up: int, stretch: int, finish: Callable[[], None] = lambda: None) -> None:

@@ -1,9 +1,9 @@
-"""What other libraries reach with the settings, budget and evaluations of our packaged configs.
+"""Returns of other libraries with the settings, budget and evaluations of our packaged configs.
 
 python benchmarks/peer_scores.py NAME... --peer-python PYTHON [--jobs 2] [--output benchmarks/results]
 NAME is one of PEERS (stable-baselines3 and sb3-contrib) or of OFFLINE (d3rlpy on the same files, which --data has).
-Every seed is a process of its own: trained, evaluated when ours is, its best agent on fresh episodes; offline the last
-one. Writes <output>/peer-<name>.json.
+Every seed is a separate process: trained, evaluated at our intervals, and its best agent (offline: the last) evaluated
+on fresh episodes. Writes <output>/peer-<name>.json.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OFFLINE = [name for name, proof in PROOFS.items() if proof.data]  # proofs that 
 
 
 def offline_settings(name: str, data: Path, device: str, jobs: int) -> dict[str, Any]:
-    """Our config, with the defaults that it leaves out; side_d3rlpy.py knows d3rlpy's words for them."""
+    """Our config with all defaults; side_d3rlpy.py translates it to d3rlpy's names."""
     proof = PROOFS[name]
     config = load_config(proof.config, [], **proof.changes)
     _, settings = parse_settings(config)
@@ -51,7 +51,7 @@ def offline_settings(name: str, data: Path, device: str, jobs: int) -> dict[str,
 
 
 def peer_settings(name: str, device: str) -> dict[str, Any]:
-    """Our config in the peer's words."""
+    """Our config with the peer's names."""
     proof = PROOFS[name]
     config = load_config(proof.config, proof.overrides, **proof.changes)
     ours = config.algo_kwargs
@@ -85,8 +85,8 @@ def peer_settings(name: str, device: str) -> dict[str, Any]:
 
 
 def one_seed(python: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:
-    words = [python, str(HERE / settings["script"]), json.dumps({**settings, "seed": seed})]
-    answer = subprocess.run(words, capture_output=True, text=True, check=False)
+    command = [python, str(HERE / settings["script"]), json.dumps({**settings, "seed": seed})]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode:
         raise SystemExit(answer.stderr)
     found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
@@ -102,37 +102,37 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="the folder of the offline proofs' datasets")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
-    words = parser.parse_args()
-    names = PEERS if "all" in words.names else words.names
-    if words.data is None and set(names) & set(OFFLINE):
+    args = parser.parse_args()
+    names = PEERS if "all" in args.names else args.names
+    if args.data is None and set(names) & set(OFFLINE):
         parser.error("the offline proofs need --data")
     settings = {
-        name: offline_settings(name, words.data, words.device, words.jobs)
+        name: offline_settings(name, args.data, args.device, args.jobs)
         if name in OFFLINE
-        else peer_settings(name, words.device)
+        else peer_settings(name, args.device)
         for name in names
     }
     done: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    with ThreadPoolExecutor(words.jobs) as pool:
+    with ThreadPoolExecutor(args.jobs) as pool:
         waiting = {
-            pool.submit(one_seed, words.peer_python, settings[name], seed): name
+            pool.submit(one_seed, args.peer_python, settings[name], seed): name
             for name in names
-            for seed in range(words.seeds)
+            for seed in range(args.seeds)
         }
         for future in as_completed(waiting):
             name = waiting[future]
             done[name].append(future.result())
-            if len(done[name]) == words.seeds:
-                write(name, settings[name], sorted(done[name], key=lambda one: one["seed"]), words)
+            if len(done[name]) == args.seeds:
+                write(name, settings[name], sorted(done[name], key=lambda one: one["seed"]), args)
 
 
-def write(name: str, settings: dict[str, Any], seeds: list[dict[str, Any]], words: argparse.Namespace) -> None:
+def write(name: str, settings: dict[str, Any], seeds: list[dict[str, Any]], args: argparse.Namespace) -> None:
     kinds = [kind for kind in ("best", "final") if kind in seeds[0]]
     summary = {kind: summarize([one[kind] for one in seeds]) for kind in kinds}
     if name in OFFLINE:
-        settings = {**settings, "files": list(PROOFS[name].data)}  # wherever they were
+        settings = {**settings, "files": list(PROOFS[name].data)}  # without their folder
     result = {"name": name, "settings": settings, "summary": summary, "seeds": seeds}
-    write_result(words.output / f"peer-{name}.json", result, words.peer_python)
+    write_result(args.output / f"peer-{name}.json", result, args.peer_python)
     print(f"{name}: {kinds[0]} {summary[kinds[0]]['iqm']:.1f} {summary[kinds[0]]['interval']}", flush=True)
 
 

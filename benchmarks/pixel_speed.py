@@ -1,8 +1,8 @@
-"""DrQ and DrQ-v2: updates per second beside the same updates written the way the authors' code does them.
+"""Updates per second of DrQ and DrQ-v2 against the same updates written as in the authors' code.
 
 python benchmarks/pixel_speed.py --device cpu|cuda [--rounds 8] [--algos drq drqv2] [--output FILE]
-Both sides take turns. Then, of ours, how much of an update is sampling: the same draws and gathers alone, over the
-whole. Writes benchmarks/results/pixel-speed-<device>.json.
+Both sides take turns. Also measures the share of sampling in our updates: drawing and gathering alone against the
+whole update. Writes benchmarks/results/pixel-speed-<device>.json.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from side_learner import make_learner
 from rl_training.engine import drawing
 from rl_training.engine.compilation import compile_once
 
-# The paper's update: ours keeps the temperature fixed by default, the authors tune it.
+# The paper's update, with a tuned temperature; ours is fixed by default.
 SETTINGS = {"drq": ["batch_size=128", 'alpha="auto"', 'encoder="drq"'], "drqv2": ["batch_size=256"]}
 TURNS = {"cpu": {"stretch": 4, "warm_up": 4}, "cuda": {"stretch": 200, "warm_up": 40}}
 
@@ -35,7 +35,7 @@ def task(algo: str, device: str, workers: int) -> Task:
 
 
 def sampling_share(algo: str, device: str, rounds: int) -> dict[str, float]:
-    """Seconds of an update, and of drawing and gathering its batch; drawing, gathering and learning are one program."""
+    """Seconds of an update, which is one program, and of drawing and gathering its batch alone."""
     learner, source, count = make_learner(algo, "pixels", [*SETTINGS[algo], f'device="{device}"'])
     updates, batch_size, engine = TURNS[device]["stretch"], learner.settings.batch_size, learner.engine
 
@@ -47,7 +47,7 @@ def sampling_share(algo: str, device: str, rounds: int) -> dict[str, float]:
         return source.gather(drawing.device_indices(engine.seed_tensor, number, source, batch_size)[0])
 
     sample = program(draw_and_gather)
-    if device == "cpu":  # there the rows are drawn by the host
+    if device == "cpu":  # rows are drawn on the host
         gather = program(lambda rows: source.gather(rows))
         sample = lambda: gather(engine.host_indices(source.size, 1, batch_size)[0])  # noqa: E731
     sample = torch.no_grad()(sample)
@@ -62,7 +62,7 @@ def sampling_share(algo: str, device: str, rounds: int) -> dict[str, float]:
 
 
 def captured(work: Callable[[], None]) -> Callable[[], None]:
-    """As in training, where it is part of a graph: launched one by one the small kernels would take longer."""
+    """The work as a CUDA graph, as in training: launched one by one, small kernels would take longer."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         work()
@@ -84,17 +84,17 @@ def main() -> None:
     parser.add_argument("--device", choices=list(TURNS), default="cpu")
     parser.add_argument("--algos", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--workers", type=int, default=4, help="processes that sample for the plain DrQ-v2 (theirs: 4)")
+    parser.add_argument("--workers", type=int, default=4, help="sampling processes of the peer's DrQ-v2")
     parser.add_argument("--output", type=Path)
-    words = parser.parse_args()
-    name = torch.cuda.get_device_name(0) if words.device == "cuda" else "cpu"
+    args = parser.parse_args()
+    name = torch.cuda.get_device_name(0) if args.device == "cuda" else "cpu"
     results: dict[str, Any] = {"machine": {**machine(), "device": name}, "comparisons": []}
-    for algo in words.algos:
-        (result,) = compare(algo, task(algo, words.device, words.workers), sys.executable, words.rounds)
-        result |= sampling_share(algo, words.device, words.rounds)
+    for algo in args.algos:
+        (result,) = compare(algo, task(algo, args.device, args.workers), sys.executable, args.rounds)
+        result |= sampling_share(algo, args.device, args.rounds)
         results["comparisons"].append(result)
         print(json.dumps(result), flush=True)
-    output = words.output or Path(__file__).parent / "results" / f"pixel-speed-{words.device}.json"
+    output = args.output or Path(__file__).parent / "results" / f"pixel-speed-{args.device}.json"
     write_result(output, results)
 
 

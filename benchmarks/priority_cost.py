@@ -1,5 +1,5 @@
-"""What priorities cost with a million transitions, against uniform replay: drawing batches, drawing them and learning
-their errors, and whole updates of DQN.
+"""The cost of prioritised against uniform replay with a million transitions: drawing batches, drawing and updating
+priorities, and whole updates of DQN.
 
 python benchmarks/priority_cost.py [--output FILE]      Both sides take turns; ratios are medians over the rounds.
 """
@@ -64,7 +64,7 @@ def compare(uniform: Callable[[], Any], prioritised: Callable[[], Any]) -> dict[
 
 @torch.no_grad()
 def sampling(uniform: ReplayBuffer, prioritised: ReplayBuffer, learn: bool) -> dict[str, Any]:
-    """A batch, drawn and gathered; `learn`: then, with priorities, its errors are learned."""
+    """Compare drawing and gathering a batch; with `learn`, priorities are updated too."""
     priorities = prioritised.priorities
     assert priorities is not None
     errors, count = torch.rand(1, BATCH), 0
@@ -104,7 +104,7 @@ def updates(uniform: ReplayBuffer, prioritised: ReplayBuffer) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path)
-    words = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     uniform, prioritised = replay(None), replay(0.6)
     results = {
@@ -115,8 +115,8 @@ def main() -> None:
         "sampling_and_learning": sampling(uniform, prioritised, learn=True),
     }
     print(json.dumps(results))
-    if words.output:
-        write_result(words.output, results)
+    if args.output:
+        write_result(args.output, results)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""d3rlpy's side of a comparison, updates alone on random data, run with an interpreter that has it:
+"""d3rlpy's side of a comparison, updates only, on random data, run with an interpreter that has it:
 
-side_d3rlpy.py d3rlpy CLASS ENV WARM_UP STRETCH [setting=value …]        (settings in our words, see `configured`)
+side_d3rlpy.py d3rlpy CLASS ENV WARM_UP STRETCH [setting=value …]        (settings by our names, see `configured`)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from pacer import Pacer
 
-# Our names of settings, by class, and d3rlpy's.
+# By class, our names of settings -> d3rlpy's.
 COMMON = {"batch_size": "batch_size", "gamma": "gamma", "tau": "tau"}
 NAMES: dict[str, dict[str, str]] = {
     "BC": {"batch_size": "batch_size", "learning_rate": "learning_rate"},
@@ -41,24 +41,24 @@ ROWS = 10_000
 
 
 def configured(kind: str, settings: dict[str, Any], steps: int | None = None) -> Any:
-    """d3rlpy's config of a class, from our settings; `steps` for rates that fall over a run of that length."""
-    words = {theirs: settings[ours] for ours, theirs in NAMES[kind].items() if ours in settings}
+    """d3rlpy's config of a class, from our settings; `steps`: the length of a learning-rate schedule."""
+    kwargs = {theirs: settings[ours] for ours, theirs in NAMES[kind].items() if ours in settings}
     encoder = d3rlpy.models.encoders.VectorEncoderFactory(list(settings["hidden_sizes"]))
     networks = {"BC": ("",), "IQL": ("actor_", "critic_", "value_")}.get(kind, ("actor_", "critic_"))
-    words |= {f"{network}encoder_factory": encoder for network in networks}
+    kwargs |= {f"{network}encoder_factory": encoder for network in networks}
     if kind != "BC" and "learning_rate" in settings:
         rate = settings["learning_rate"]
-        words |= {"critic_learning_rate": rate, "actor_learning_rate": settings.get("actor_learning_rate") or rate}
+        kwargs |= {"critic_learning_rate": rate, "actor_learning_rate": settings.get("actor_learning_rate") or rate}
     if kind == "CQL":
-        words["alpha_learning_rate"] = 0.0  # without the Lagrange multiplier, as ours by default
-        if "actor_learning_rate" in words:
-            words["temp_learning_rate"] = words["actor_learning_rate"]
+        kwargs["alpha_learning_rate"] = 0.0  # without the Lagrange multiplier, as ours by default
+        if "actor_learning_rate" in kwargs:
+            kwargs["temp_learning_rate"] = kwargs["actor_learning_rate"]
     if kind == "IQL" and settings.get("actor_schedule") == "cosine" and steps is not None:
         schedule = d3rlpy.optimizers.CosineAnnealingLRFactory(T_max=steps)
-        words["actor_optim_factory"] = d3rlpy.optimizers.AdamFactory(lr_scheduler_factory=schedule)
+        kwargs["actor_optim_factory"] = d3rlpy.optimizers.AdamFactory(lr_scheduler_factory=schedule)
     if settings.get("normalize_observations"):
-        words["observation_scaler"] = d3rlpy.preprocessing.StandardObservationScaler()
-    return getattr(d3rlpy.algos, f"{kind}Config")(**words)
+        kwargs["observation_scaler"] = d3rlpy.preprocessing.StandardObservationScaler()
+    return getattr(d3rlpy.algos, f"{kind}Config")(**kwargs)
 
 
 def random_data(env_id: str) -> Any:
@@ -75,8 +75,8 @@ def random_data(env_id: str) -> Any:
 
 
 def main() -> None:
-    _library, kind, env_id, warm_up, stretch, *words = sys.argv[1:]
-    settings = {key: json.loads(value) for key, _, value in (word.partition("=") for word in words)}
+    _library, kind, env_id, warm_up, stretch, *assignments = sys.argv[1:]
+    settings = {key: json.loads(value) for key, _, value in (text.partition("=") for text in assignments)}
     if kind == "TD3PlusBC":
         settings["normalize_observations"] = True  # as ours
     torch.set_num_threads(len(os.sched_getaffinity(0)))
@@ -86,7 +86,7 @@ def main() -> None:
     algo.build_with_dataset(data)
     if algo.observation_scaler is not None:
         algo.observation_scaler.fit_with_transition_picker(data.episodes, data.transition_picker)
-    while True:  # what its `fit` does for every step, less its records
+    while True:  # as in its `fit`, without logging
         algo.update(data.sample_transition_batch(settings["batch_size"]))
         pacer.step()
 

@@ -25,7 +25,7 @@ def read_rows(paths: list[str]) -> dict[str, np.ndarray]:
             for name in names:
                 found[name].append(np.asarray(file[name], np.float32))
         if not found["terminals"][-1][-1]:
-            found["timeouts"][-1][-1] = 1  # one file's last episode does not go on in the next
+            found["timeouts"][-1][-1] = 1  # the last episode of a file does not continue in the next file
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
@@ -41,13 +41,13 @@ def mean_return(env_id: str, act: Callable[[np.ndarray], np.ndarray], episodes: 
     """All episodes side by side, one environment each."""
     envs = [gym.make(env_id) for _ in range(episodes)]
     obs = np.stack([env.reset(seed=100_000 * (seed + 1) + number)[0] for number, env in enumerate(envs)])
-    totals, going_on = np.zeros(episodes), np.ones(episodes, bool)
-    while going_on.any():
-        rows = np.flatnonzero(going_on)
+    totals, active = np.zeros(episodes), np.ones(episodes, bool)
+    while active.any():
+        rows = np.flatnonzero(active)
         for row, action in zip(rows, act(obs[rows]), strict=True):
             obs[row], reward, terminated, truncated, _ = envs[row].step(action)
             totals[row] += float(reward)
-            going_on[row] = not (terminated or truncated)
+            active[row] = not (terminated or truncated)
     return float(totals.mean())
 
 
@@ -64,7 +64,7 @@ def main() -> None:
         np.clip((rows["actions"] - middle) / half, -1, 1),
         scaled_rewards(rows, settings.get("reward_scale", 1.0), settings.get("reward_shift", 0.0)),
         rows["terminals"],
-        rows["timeouts"] * (1 - rows["terminals"]),  # a terminal state is no time limit
+        rows["timeouts"] * (1 - rows["terminals"]),  # a terminal state is not a time limit
     )
     algo = configured(job["class"], settings, steps).create(device=False if job["device"] == "cpu" else job["device"])
     started = time.monotonic()

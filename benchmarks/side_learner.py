@@ -1,4 +1,4 @@
-"""The updates alone, without an environment: `side_learner.py ALGO SHAPE WARM_UP STRETCH [setting=value …]`.
+"""Updates only, without an environment: `side_learner.py ALGO SHAPE WARM_UP STRETCH [setting=value …]`.
 
 SHAPE is one of bench_gpu.SHAPES. `device` may be given beside the algorithm's settings.
 """
@@ -21,22 +21,22 @@ from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.run.plan import choose_plan
 
 
-def make_learner(algo: str, shape_name: str, words: list[str]) -> tuple[Learner, ReplayBuffer | ResidentData, int]:
-    """A learner as a run of a million steps would have it, random data, and the updates of one call."""
-    values = {key: json.loads(value) for key, _, value in (word.partition("=") for word in words)}
+def make_learner(algo: str, shape_name: str, changes: list[str]) -> tuple[Learner, ReplayBuffer | ResidentData, int]:
+    """A learner as in a run of a million steps, a source of random data, and the updates per call."""
+    values = {key: json.loads(value) for key, _, value in (text.partition("=") for text in changes)}
     device, cls, shape = values.pop("device", "cpu"), learner_class(algo), SHAPES[shape_name]
     settings = parse(cls.settings_type, values, "algo_kwargs")
     config = TrainConfig(algo, shape_name, total_timesteps=1_000_000, device=device, compile="on", algo_kwargs=values)
-    choices = choose_plan(config, settings, shape)
-    choices.apply()
-    learner = cls.create(shape, settings, [0], device=choices.device, compiled=choices.compiled)
-    source = filled_source(shape, settings, 1, choices.device)
+    plan = choose_plan(config, settings, shape)
+    plan.apply()
+    learner = cls.create(shape, settings, [0], device=plan.device, compiled=plan.compiled)
+    source = filled_source(shape, settings, 1, plan.device)
     return learner, source, updates_per_call(settings) if device != "cpu" else 1
 
 
 def main() -> None:
-    algo, shape, warm_up, stretch, *words = sys.argv[1:]
-    learner, source, count = make_learner(algo, shape, words)
+    algo, shape, warm_up, stretch, *changes = sys.argv[1:]
+    learner, source, count = make_learner(algo, shape, changes)
     pacer = Pacer(int(warm_up), int(stretch), torch.cuda.synchronize if learner.device.type == "cuda" else lambda: None)
     while True:
         learner.train(source, count, learner.update_count)

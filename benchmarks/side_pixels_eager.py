@@ -1,4 +1,4 @@
-"""DrQ's and DrQ-v2's updates written the plain way, as the papers' code does them: eager, float32, on one device.
+"""The updates of DrQ and DrQ-v2 as in the authors' code: eager, float32, on one device.
 
 side_pixels_eager.py eager drq|drqv2 pixels WARM_UP STRETCH [device="cuda"] [workers=4]
 The replay is in host memory and each batch is copied to the device. DrQ's is one numpy gather for each update; DrQ-v2's
@@ -54,17 +54,17 @@ def follow(target: nn.Module, source: nn.Module) -> None:
 
 
 class TwinCritic(nn.Module):
-    """`eyes`: with convolutions of its own (DrQ) or on the output of a shared encoder (DrQ-v2)."""
+    """Two critics with their own encoder (DrQ), or on the features of a shared one (DrQ-v2: None)."""
 
-    def __init__(self, eyes: nn.Module | None) -> None:
+    def __init__(self, encoder: nn.Module | None) -> None:
         super().__init__()
-        self.eyes, self.head = eyes, compression()
+        self.encoder, self.head = encoder, compression()
         self.first, self.second = mlp(FEATURES + ACTIONS, 1), mlp(FEATURES + ACTIONS, 1)
 
-    def forward(self, seen: Tensor, action: Tensor, fixed_eyes: bool = False) -> tuple[Tensor, Tensor]:
-        if self.eyes is not None:
-            seen = self.eyes(seen / 255.0)
-        both = torch.cat([self.head(seen.detach() if fixed_eyes else seen), action], -1)
+    def forward(self, seen: Tensor, action: Tensor, detach_encoder: bool = False) -> tuple[Tensor, Tensor]:
+        if self.encoder is not None:
+            seen = self.encoder(seen / 255.0)
+        both = torch.cat([self.head(seen.detach() if detach_encoder else seen), action], -1)
         return self.first(both), self.second(both)
 
 
@@ -79,12 +79,12 @@ class NumpyReplay:
         self.next_obs = np.roll(self.obs, -1, 0)
         self.actions = rng.uniform(-1, 1, (ROWS, ACTIONS)).astype(np.float32)
         self.rewards = rng.normal(size=(ROWS, 1)).astype(np.float32)
-        self.going_on = np.ones((ROWS, 1), np.float32)
+        self.not_terminated = np.ones((ROWS, 1), np.float32)
 
     def sample(self) -> list[Tensor]:
         rows = self.rng.integers(0, ROWS, self.batch)
         images = [torch.as_tensor(a[rows], device=self.device).float() for a in (self.obs, self.next_obs)]
-        rest = [torch.as_tensor(a[rows], device=self.device) for a in (self.actions, self.rewards, self.going_on)]
+        rest = [torch.as_tensor(a[rows], device=self.device) for a in (self.actions, self.rewards, self.not_terminated)]
         return images + rest
 
 
@@ -100,13 +100,13 @@ def random_crops(images: Tensor) -> Tensor:
 
 
 class SquashedActor(nn.Module):
-    def __init__(self, eyes: nn.Module) -> None:
+    def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
-        self.eyes, self.head, self.trunk = eyes, compression(), mlp(FEATURES, 2 * ACTIONS)
+        self.encoder, self.head, self.trunk = encoder, compression(), mlp(FEATURES, 2 * ACTIONS)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """An action and its log-density; the convolutions are the critic's and not trained from here."""
-        mean, log_std = self.trunk(self.head(self.eyes(obs / 255.0).detach())).chunk(2, -1)
+        mean, log_std = self.trunk(self.head(self.encoder(obs / 255.0).detach())).chunk(2, -1)
         log_std = -10 + 6 * (log_std.tanh() + 1)
         normal = torch.distributions.Normal(mean, log_std.exp())
         raw = normal.rsample()
@@ -115,8 +115,8 @@ class SquashedActor(nn.Module):
 
 
 def drq(device: torch.device, **_: Any) -> Callable[[int], None]:
-    eyes = convolutions()
-    critic, actor = TwinCritic(eyes).to(device), SquashedActor(eyes).to(device)
+    encoder = convolutions()
+    critic, actor = TwinCritic(encoder).to(device), SquashedActor(encoder).to(device)
     target = copy.deepcopy(critic)
     log_alpha = torch.tensor(math.log(0.1), device=device, requires_grad=True)
     actor_parameters = [*actor.head.parameters(), *actor.trunk.parameters()]
@@ -126,25 +126,25 @@ def drq(device: torch.device, **_: Any) -> Callable[[int], None]:
     replay = NumpyReplay(128, device)
 
     def update(number: int) -> None:
-        obs, next_obs, action, reward, going_on = replay.sample()
+        obs, next_obs, action, reward, not_terminated = replay.sample()
         views, next_views = [random_crops(obs) for _ in range(2)], [random_crops(next_obs) for _ in range(2)]
         with torch.no_grad():
-            goals = []
+            targets = []
             for view in next_views:
                 next_action, density = actor(view)
                 value = torch.min(*target(view, next_action)) - log_alpha.exp() * density
-                goals.append(reward + going_on * GAMMA * value)
-            goal = (goals[0] + goals[1]) / 2
+                targets.append(reward + not_terminated * GAMMA * value)
+            target_q = (targets[0] + targets[1]) / 2
         loss = torch.zeros((), device=device)
         for view in views:
             first, second = critic(view, action)
-            loss = loss + F.mse_loss(first, goal) + F.mse_loss(second, goal)
+            loss = loss + F.mse_loss(first, target_q) + F.mse_loss(second, target_q)
         critic_adam.zero_grad()
         loss.backward()
         critic_adam.step()
         if number % 2 == 0:
             sampled, density = actor(views[0])
-            value = torch.min(*critic(views[0], sampled, fixed_eyes=True))
+            value = torch.min(*critic(views[0], sampled, detach_encoder=True))
             actor_adam.zero_grad()
             (log_alpha.exp().detach() * density - value).mean().backward()
             actor_adam.step()
@@ -210,9 +210,9 @@ def drqv2(device: torch.device, workers: int) -> Callable[[int], None]:
         with torch.no_grad():
             next_seen = encoder(bilinear_shifts(next_obs.float()) / 255.0 - 0.5)
             next_action = clipped_noise(actor(next_seen), 0.5)
-            goal = reward + discount * torch.min(*target(next_seen, next_action))
+            target_q = reward + discount * torch.min(*target(next_seen, next_action))
         first, second = critic(seen, action)
-        loss = F.mse_loss(first, goal) + F.mse_loss(second, goal)
+        loss = F.mse_loss(first, target_q) + F.mse_loss(second, target_q)
         for adam in adams[:2]:
             adam.zero_grad(set_to_none=True)
         loss.backward()

@@ -1,4 +1,4 @@
-"""Runs the check before training on every environment that can be made here; writes docs/environment-classes.md.
+"""Classifies every environment that can be made here by how exactly it resumes; writes docs/environment-classes.md.
 
 python scripts/classify_environments.py                      (`make environments`)
 python scripts/classify_environments.py --only BipedalWalker --seeds 20 --output /dev/stdout
@@ -34,7 +34,7 @@ from rl_training.files.run_directory import git_commit, versions
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "environment-classes.md"
 FAMILIES = ("Classic control", "Toy text", "Box2D", "MuJoCo", "Atari", "DeepMind Control", "Other")
 MODULES = {"classic_control": 0, "toy_text": 1, "box2d": 2, "mujoco": 3}
-PLAIN_GAMES = ("ALE/Breakout-v5", "ALE/MsPacman-v5", "ALE/Pong-v5")  # without wrappers too: a reset takes 0.15 s
+PLAIN_GAMES = ("ALE/Breakout-v5", "ALE/MsPacman-v5", "ALE/Pong-v5")  # also without wrappers (slow to reset)
 PIXELS = {"wrappers": {"pixels": {}}}
 HEAD = """\
 <!-- Written by scripts/classify_environments.py: run `make environments`. -->
@@ -63,7 +63,7 @@ A run records its class in `run.json` (`environment.restore`) and uses it again 
 class Row:
     family: int
     name: str
-    restore: str | None  # None: it cannot be used
+    restore: str | None  # the class; None: it cannot be used
     rebuild_ms: float | None
     note: str
     seconds: float = 0.0
@@ -76,19 +76,19 @@ def family(spec: Any) -> int:
     if entry.startswith("ale_py"):
         return 4
     module = re.match(r"gymnasium\.envs\.(\w+)", entry)
-    # Those that were moved out of Gymnasium are registered as functions that say so.
+    # Environments that were moved out of Gymnasium are registered as functions that raise an error.
     return 3 if callable(spec.entry_point) else MODULES.get(module[1], 6) if module else 6
 
 
 def classify(name: str, kwargs: dict[str, Any], group: int, note: str = "", seed: int = 0) -> Row:
-    begun = time.perf_counter()
+    started = time.perf_counter()
     try:
         found = check_environment(EnvSource(name, kwargs), seed)
         if found.spec.observation.looks_channels_last:
             return classify(name, PIXELS, group, "with `wrappers.pixels`", seed)
     except UserError as error:
         return Row(group, name, None, None, reason(error, name))
-    return Row(group, name, found.restore, found.rebuild_ms, note, time.perf_counter() - begun)
+    return Row(group, name, found.restore, found.rebuild_ms, note, time.perf_counter() - started)
 
 
 def reason(error: UserError, name: str) -> str:
@@ -103,7 +103,7 @@ def rows(only: str, seeds: int) -> Iterable[Row]:
     specs = [spec for spec in gym.registry.values() if only in spec.id]
     games = {spec.kwargs["game"]: spec.id for spec in specs if spec.namespace == "ALE"}
     classes: dict[str, str | None] = {}
-    older: dict[str, list[str]] = {}  # the games of the older ids, by class
+    older: dict[str, list[str]] = {}  # games of the older ids, by class
     for spec in sorted(specs, key=lambda spec: (family(spec), spec.namespace is None, spec.id.lower())):
         group = family(spec)
         if group != 4:
@@ -125,7 +125,7 @@ def rows(only: str, seeds: int) -> Iterable[Row]:
 
 
 def same_with_wrapper(spec: Any, modern: Any) -> bool:
-    """Whether wrappers.atari, which overrides the emulator's settings, makes the same environment of both."""
+    """Whether both are the same environment with wrappers.atari, which overrides the emulator's settings."""
     if modern is None or spec.entry_point != modern.entry_point:
         return False
     settings = [{**one.kwargs, **EMULATOR_KWARGS} for one in (spec, modern)]
@@ -170,13 +170,13 @@ def main() -> None:
     parser.add_argument("--only", default="", help="ids that contain this")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds of the check, one row each")
     parser.add_argument("--output", type=Path, default=PAGE)
-    words = parser.parse_args()
+    args = parser.parse_args()
     found = []
-    for row in rows(words.only, words.seeds):
+    for row in rows(args.only, args.seeds):
         found.append(row)
         print(f"{row.seconds:6.2f} s  {row.name}: {row.restore or row.note}", file=sys.stderr, flush=True)
     command = " ".join(["python", "scripts/classify_environments.py", *sys.argv[1:]])
-    words.output.write_text(page(found, command), encoding="utf-8")
+    args.output.write_text(page(found, command), encoding="utf-8")
 
 
 if __name__ == "__main__":

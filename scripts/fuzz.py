@@ -1,8 +1,8 @@
-"""Mutated checkpoints, agents, configs and datasets: each is refused in one line, or loads; none executes anything.
+"""Fuzzes checkpoints, agents, configs and datasets: each is rejected in one line, or loads; none executes code.
 
-Raw mutations (flips, cuts, splices) must be noticed by the digests. Sealed ones recompute every digest, as a forger
-would, so that the layers behind them are reached; of those that load, some are trained on for a few steps. Configs and
-datasets carry no digest: they must load or be refused. Same seed, same files.
+Raw mutations (flips, cuts, splices) must be detected by the digests. Sealed mutations recompute every digest, as an
+attacker would, to reach the checks after them; some of those that load are resumed for a few steps. Configs and
+datasets have no digest: they must load or be rejected. The same seed gives the same files.
 """
 
 from __future__ import annotations
@@ -63,40 +63,40 @@ class Fuzzer:
         self.forbidden: set[str] = set()
         sys.addaudithook(self._audit)
         signal.signal(signal.SIGALRM, _hung)
-        Watchdog._watch = lambda watchdog: None  # a forged timeout of a microsecond would end this process, rightly
+        Watchdog._watch = lambda watchdog: None  # a forged timeout of a microsecond would end this process
         threading.excepthook = lambda found: self._report("thread", f"{found.exc_type.__name__}: {found.exc_value}")
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event not in self.forbidden:
             return
-        if sys._getframe(1).f_code.co_filename.startswith("<frozen importlib"):  # an installed module, say TensorBoard
+        if sys._getframe(1).f_code.co_filename.startswith("<frozen importlib"):  # an import, such as TensorBoard
             return
         self.executions += 1
         print(f"executed: {event} {arguments!r}"[:300], file=sys.stderr)
 
     def attempt(self, kind: str, load: Callable[[], Any]) -> bool:
-        """Whether it loaded. Anything but a refusal of one line is a traceback."""
-        # Training may start processes of its own: a config can ask for a video or for workers.
+        """Load a case. Returns whether it loaded; any error but a one-line rejection counts as a traceback."""
+        # Training may start processes: a config may have a video or workers.
         self.forbidden = EXECUTING - {"subprocess.Popen"} if kind == "resumed" else EXECUTING
-        begun = time.perf_counter()
+        started = time.perf_counter()
         signal.alarm(TIMEOUT)
         try:
             load()
             outcome = "loaded"
         except (UserError, TrainingFailure) as error:
-            outcome = "refused"
+            outcome = "rejected"
             allowed = len(error.problems) if isinstance(error, ConfigError) else 1
             if len(str(error).splitlines()) > allowed:
                 self._report(kind, f"more than one line: {error}")
         except (Exception, Hung) as error:
-            if isinstance(error, Hung) and kind == "resumed":  # a config may ask for a million evaluations
+            if isinstance(error, Hung) and kind == "resumed":  # a config may have a million evaluations
                 return True
             outcome = "traceback"
             self._report(kind, traceback.format_exc())
         finally:
             signal.alarm(0)
             self.forbidden = set()
-        self.slowest = max(self.slowest, time.perf_counter() - begun)
+        self.slowest = max(self.slowest, time.perf_counter() - started)
         self.counts[f"{kind} {outcome}"] += 1
         return outcome == "loaded"
 
@@ -119,7 +119,7 @@ class Fuzzer:
         _mutate_some_file(self.rng, checkpoint)
         if self.attempt("raw checkpoint", lambda: _load_all(checkpoint)):
             self.undetected += 1
-            self._show("raw checkpoint", "altered, and loaded all the same")
+            self._show("raw checkpoint", "mutated, and loaded without an error")
 
     def sealed_checkpoint(self, run: Path) -> None:
         home = self.place() / run.name
@@ -127,14 +127,14 @@ class Fuzzer:
         _forge(self.rng, checkpoint)
         loads = self.attempt("sealed checkpoint", lambda: _load_all(checkpoint))
         if loads and self.rng.random() < RESUMED_SHARE:
-            self.attempt("resumed", lambda: _go_on(run, home))
+            self.attempt("resumed", lambda: _resume(run, home))
 
     def raw_agent(self, run: Path) -> None:
         path = self.place() / "agent.safetensors"
-        path.write_bytes(_changed(self.rng, _agent_of(run).read_bytes()))
+        path.write_bytes(_mutated(self.rng, _agent_of(run).read_bytes()))
         if self.attempt("raw agent", lambda: load_agent(path)):
             self.undetected += 1
-            self._show("raw agent", "altered, and loaded all the same")
+            self._show("raw agent", "mutated, and loaded without an error")
 
     def sealed_agent(self, run: Path) -> None:
         path = _forged_agent(self.rng, run, self.place())
@@ -143,7 +143,7 @@ class Fuzzer:
     def config(self) -> None:
         path = self.place() / "config.yaml"
         text = self.rng.choice(packaged_configs()).read_bytes()
-        path.write_bytes(mutate_yaml(self.rng, text) if self.rng.random() < 0.6 else _changed(self.rng, text))
+        path.write_bytes(mutate_yaml(self.rng, text) if self.rng.random() < 0.6 else _mutated(self.rng, text))
         self.attempt("config", lambda: load_config(path))
 
     def dataset(self) -> None:
@@ -153,7 +153,7 @@ class Fuzzer:
 
 
 class Hung(BaseException):
-    """Not an Exception, so that nothing takes it for a failure of its own."""
+    """A load timed out; not an Exception, so that no handler catches it."""
 
 
 def _hung(number: int, frame: Any) -> None:
@@ -161,7 +161,7 @@ def _hung(number: int, frame: Any) -> None:
 
 
 def _load_all(checkpoint: Path) -> None:
-    """What evaluating and resuming read: the agent, and every tensor."""
+    """Load the agent and every tensor, as evaluating and resuming do."""
     found = find_checkpoint(checkpoint)[0]
     agent_from_checkpoint(found)
     for name in found.names(""):
@@ -169,7 +169,7 @@ def _load_all(checkpoint: Path) -> None:
             found.tensors(name)
 
 
-def _go_on(run: Path, home: Path) -> None:
+def _resume(run: Path, home: Path) -> None:
     for name in ("run.json", "metrics.jsonl", "evaluations.jsonl"):
         shutil.copy(run / name, home / name)
     resume_training(home, total_timesteps=44, show_progress=False)
@@ -185,12 +185,12 @@ def _linked_copy(run: Path, place: Path) -> Path:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    path.unlink(missing_ok=True)  # the original has another link to the same bytes
+    path.unlink(missing_ok=True)  # unlinked first: the original is a hard link to the same file
     path.write_bytes(data)
 
 
-def _changed(rng: random.Random, data: bytes) -> bytes:
-    """Never the same bytes."""
+def _mutated(rng: random.Random, data: bytes) -> bytes:
+    """Mutated bytes that differ from `data`."""
     while (after := mutate_bytes(rng, data)) == data:
         pass
     return after
@@ -204,16 +204,16 @@ def _mutate_some_file(rng: random.Random, checkpoint: Path) -> None:
         other = rng.choice([path for path in sorted(checkpoint.iterdir()) if path != file])
         _replace(file, other.read_bytes())
     else:
-        _replace(file, _changed(rng, file.read_bytes()))
+        _replace(file, _mutated(rng, file.read_bytes()))
 
 
 def _forge(rng: random.Random, checkpoint: Path) -> None:
-    """Alter one thing, or two, and make the digests agree."""
+    """Mutate one or two things, and recompute the digests."""
     changes: dict[str, Any] = {}
     for _ in range(rng.choice((1, 1, 1, 2))):
         kind = rng.random()
         tensors = sorted(checkpoint.glob("*.safetensors"))
-        if not tensors:  # an offline run has a single one, and the first change took it away
+        if not tensors:  # an offline run has a single file, which the first change may remove
             break
         file = rng.choice(tensors)
         if kind < 0.45:
@@ -266,45 +266,45 @@ def main() -> int:
     parser.add_argument("--datasets", type=int, default=1000, metavar="N")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "fuzz.json")
-    words = parser.parse_args()
+    args = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    begun = time.monotonic()
+    started = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         runs = make_runs(home / "runs")
-        fuzzer = Fuzzer(words.seed, home)
-        for number, run in enumerate(runs):  # imports everything, so that no import is taken for an execution
+        fuzzer = Fuzzer(args.seed, home)
+        for number, run in enumerate(runs):  # imports everything, so that no import counts as an execution
             _linked_copy(run, home / str(number) / "checkpoints")
-            _go_on(run, home / str(number))
+            _resume(run, home / str(number))
             load_config(packaged_configs()[0])
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         cases = [fuzzer.raw_checkpoint, fuzzer.sealed_checkpoint, fuzzer.raw_agent, fuzzer.sealed_agent]
-        for _ in range(words.checkpoints):
+        for _ in range(args.checkpoints):
             fuzzer.rng.choices(cases, (25, 45, 15, 15))[0](fuzzer.rng.choice(runs))
-        for _ in range(words.configs):
+        for _ in range(args.configs):
             fuzzer.config()
         load_transitions(hostile_data.minari()(fuzzer.place()))
-        for _ in range(words.datasets):
+        for _ in range(args.datasets):
             fuzzer.dataset()
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         executions = fuzzer.executions + (home / "executed").exists()
     result = {
-        "seed": words.seed,
-        "checkpoints_and_agents": words.checkpoints,
-        "configs": words.configs,
-        "datasets": words.datasets,
+        "seed": args.seed,
+        "checkpoints_and_agents": args.checkpoints,
+        "configs": args.configs,
+        "datasets": args.datasets,
         "code_executions": executions,
         "tracebacks": fuzzer.tracebacks,
         "undetected_flips": fuzzer.undetected,
         "outcomes": dict(sorted(fuzzer.counts.items())),
         "slowest_load_seconds": round(fuzzer.slowest, 3),
         "memory_growth_mib": round(grown),
-        "seconds": round(time.monotonic() - begun, 1),
+        "seconds": round(time.monotonic() - started, 1),
     }
-    write_result(words.output, result)
+    write_result(args.output, result)
     print(
-        f"fuzz: {words.checkpoints} checkpoints and agents, {words.configs} configs, {words.datasets} datasets in "
+        f"fuzz: {args.checkpoints} checkpoints and agents, {args.configs} configs, {args.datasets} datasets in "
         f"{result['seconds']:.0f} s: code executions {executions}, tracebacks {fuzzer.tracebacks}, "
         f"undetected flips {fuzzer.undetected}"
     )

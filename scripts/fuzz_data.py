@@ -1,4 +1,4 @@
-"""Mutated datasets: bytes flipped, cut and spliced, arrays of other shapes, types and values, folders that lie."""
+"""Mutated datasets: flipped, cut and spliced bytes, arrays of other shapes, dtypes and values, wrong metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = ("obs", "next_obs", "dones", "truncations", "rl_training", "x", "", "../
 
 
 def mutate_arrays(rng: random.Random, arrays: dict[str, Any]) -> dict[str, Any]:
-    """One change to one array, or to which arrays there are."""
+    """Change one array, or add, remove or rename one."""
     arrays = dict(arrays)
     name = rng.choice(sorted(arrays))
     array, kind = np.atleast_1d(arrays[name]), rng.randrange(8)
@@ -83,7 +83,7 @@ def _hdf5(rng: random.Random, place: Path) -> Path:
     path = place / "data.hdf5"
     with h5py.File(path, "w") as file:
         for name, array in _arrays(rng).items():
-            with suppress(TypeError, ValueError, OSError):  # objects, and what HDF5 has no type or place for
+            with suppress(TypeError, ValueError, OSError):  # objects, and types or names that HDF5 does not support
                 file.create_dataset(name or "empty", data=array)
         if rng.random() < 0.2:
             put = rng.choice(

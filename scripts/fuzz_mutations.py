@@ -1,4 +1,4 @@
-"""How the fuzzer alters bytes, JSON, YAML and safetensors. Every choice comes from the generator it is given."""
+"""Mutations of bytes, JSON, YAML and safetensors for the fuzzer, determined by a random generator."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DTYPES = (
 def mutate_bytes(rng: random.Random, data: bytes) -> bytes:
     kind, at = rng.randrange(9), rng.randrange(len(data) + 1)
     to = min(len(data), at + rng.choice((1, 2, 8, 100, 4096)))
-    if kind <= 3 and data:  # what a bad disk does
+    if kind <= 3 and data:  # a flipped bit, as on a bad disk
         at = rng.randrange(len(data))
         return data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
     if kind == 4:
@@ -51,22 +51,22 @@ def mutate_bytes(rng: random.Random, data: bytes) -> bytes:
 
 
 class Touch:
-    """A pickle that would create a file beside the case."""
+    """An object whose pickle creates a file when it is loaded."""
 
     def __reduce__(self) -> Any:
         return (Path.touch, (Path("executed"),))
 
 
 def mutate_json(rng: random.Random, value: Any) -> Any:
-    """One change at a random place of nested lists and dicts; the original is left alone."""
+    """A copy of nested lists and dicts with one random change."""
     value = json.loads(json.dumps(value))
     parents: list[tuple[Any, Any]] = []
     _collect(value, parents)
     if not parents or rng.random() < 0.01:
         return rng.choice(ODD)
-    # By depth first: else the long lists of numbers get all the changes.
-    shallow = [pair for pair in parents if isinstance(pair[0], dict)] or parents
-    parent, key = rng.choice(shallow if rng.random() < 0.7 else parents)
+    # Mostly entries of dicts: else long lists of numbers get most changes.
+    entries = [pair for pair in parents if isinstance(pair[0], dict)] or parents
+    parent, key = rng.choice(entries if rng.random() < 0.7 else parents)
     kind = rng.random()
     if kind < 0.6:
         parent[key] = rng.choice(ODD)
@@ -117,10 +117,10 @@ def mutate_yaml(rng: random.Random, text: bytes) -> bytes:
 
 
 def mutate_safetensors(rng: random.Random, data: bytes) -> bytes:
-    """Tensors of other shapes, types, names and values, or a header that lies about them."""
+    """Tensors of other shapes, dtypes, names and values, or a wrong header."""
     try:
         tensors = safetensors.torch.load(data)
-    except Exception:  # it was mutated before
+    except Exception:  # already mutated
         return mutate_bytes(rng, data)
     if not tensors or rng.random() < 0.25:
         length = int.from_bytes(data[:8], "little")

@@ -1,7 +1,7 @@
-"""Kill training at random, resume it, and compare the end with a run that nobody killed: over every algorithm.
+"""Kills training at random times, resumes it, and compares the result with an uninterrupted run, for every algorithm.
 
-Each life of a run is `rl-training train` or `rl-training resume` in a process of its own, killed from outside (SIGKILL)
-at a random time; a run lives until it finishes. It must then equal the uninterrupted run bit by bit, the clock aside.
+Each process of a run is `rl-training train` or `rl-training resume`, killed by SIGKILL at a random time until the run
+finishes. Its files must then equal those of the uninterrupted run bit by bit, except for times.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ CHANGES: dict[str, Any] = {
     "checkpoint_interval": 103,
     "eval_interval": 997,
 }
-WANTED = {"buffer_capacity": 5000, "learning_starts": 500, "train_frequency": 7}
-LONGEST = 300  # seconds a run may need from its last kill to its end
+SETTINGS = {"buffer_capacity": 5000, "learning_starts": 500, "train_frequency": 7}
+MAX_SECONDS = 300  # of a run from its last kill to its end
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Kill:
     life: int
     after_s: float
     checkpoint: str | None  # the newest one when the process died
-    in_a_save: bool  # it left a half-written or half-removed checkpoint behind
+    in_a_save: bool  # it left a checkpoint half written or half removed
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Run:
 
 class Campaign:
     def __init__(self, kills: int, seed: int, jobs: int, directory: Path) -> None:
-        self.wanted, self.seed, self.jobs, self.directory = kills, seed, jobs, directory
+        self.min_kills, self.seed, self.jobs, self.directory = kills, seed, jobs, directory
         self.lock = threading.Lock()
         self.runs: list[Run] = []
         cases = [(algo, family) for algo in algorithm_names() for family in environments(learner_class(algo))]
@@ -85,7 +85,7 @@ class Campaign:
     def kills(self) -> int:
         return sum(len(run.kills) for run in self.runs)
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         with self.lock:
             print(text, flush=True)
 
@@ -94,7 +94,7 @@ class Campaign:
         missing = [case for case in self.cases if case not in self.references]
         if missing:
             raise SystemExit(f"the uninterrupted run of {missing} did not finish; see {self.directory}")
-        self.in_parallel(lambda number: self.kills < self.wanted or number < len(self.cases), self.killed_run)
+        self.in_parallel(lambda number: self.kills < self.min_kills or number < len(self.cases), self.killed_run)
 
     def in_parallel(self, more: Any, work: Any) -> None:
         numbers = iter(range(1_000_000))
@@ -114,22 +114,22 @@ class Campaign:
             thread.join()
 
     def config(self, case: tuple[str, str]) -> TrainConfig:
-        # On the cheapest environments two seeds, and a worker process that every kill orphans.
+        # On the cheapest environments two seeds, and worker processes, which every kill orphans.
         more = {"workers": 2} if case[1] == "classic" else {"seeds": ()}
-        return make_config(*case, wanted=WANTED, **CHANGES, **more)
+        return make_config(*case, wanted=SETTINGS, **CHANGES, **more)
 
     def reference(self, number: int) -> None:
         case = self.cases[number]
         cwd = self.directory / f"whole-{'-'.join(case)}"
         write_config(self.config(case), cwd)
-        began = time.monotonic()
+        started = time.monotonic()
         process = start_program(["train", "--config", "config.yaml", "--quiet"], cwd, cwd / "log.txt")
         self.wait_for_a_save(process, cwd)
-        self.start_s[case] = time.monotonic() - began
-        if process.wait(LONGEST) == 0:
+        self.start_s[case] = time.monotonic() - started
+        if process.wait(MAX_SECONDS) == 0:
             self.references[case] = run_dir_in(cwd)
-            self.life_s[case] = time.monotonic() - began
-            self.say(f"whole  {case[0]:8s} {self.config(case).env_id:20s} {self.life_s[case]:.1f} s")
+            self.life_s[case] = time.monotonic() - started
+            self.report(f"whole  {case[0]:8s} {self.config(case).env_id:20s} {self.life_s[case]:.1f} s")
 
     def killed_run(self, number: int) -> None:
         case = self.cases[number % len(self.cases)]
@@ -141,41 +141,41 @@ class Campaign:
             self.runs.append(run)
         rng = random.Random(f"{self.seed} {number}")
         try:
-            self.live(run, cwd, rng, self.start_s[case])
+            self.run_with_kills(run, cwd, rng, self.start_s[case])
             run.differences = compare_runs(self.references[case], run_dir_in(cwd))
         except Exception as error:
             run.lost = f"{type(error).__name__}: {error}"
         run.tracebacks = (cwd / "log.txt").read_text().count("Traceback (most recent call last)")
         state = "lost: " + run.lost if run.lost else f"{len(run.differences)} differences"
-        self.say(
-            f"{self.kills:4d} of {self.wanted} kills; run {number:3d} {run.algo:8s} {run.env:16s} "
+        self.report(
+            f"{self.kills:4d} of {self.min_kills} kills; run {number:3d} {run.algo:8s} {run.env:16s} "
             f"killed {len(run.kills):2d} times, {state}, {run.tracebacks} tracebacks"
         )
 
-    def live(self, run: Run, cwd: Path, rng: random.Random, start_s: float) -> None:
-        """One process after another, each killed if it does not finish first."""
+    def run_with_kills(self, run: Run, cwd: Path, rng: random.Random, start_s: float) -> None:
+        """Run one process after another, each killed if it does not finish first."""
         log = cwd / "log.txt"
         for life in range(1000):
-            # A kill so early that there was no run yet left nothing to resume.
+            # A kill before the run directory existed left nothing to resume.
             begun = list(cwd.glob("runs/*/run.json"))
-            words = ["resume", str(begun[0].parent)] if begun else ["train", "--config", "config.yaml"]
-            process = start_program([*words, "--quiet"], cwd, log)
-            began = time.monotonic()
-            enough = self.kills >= self.wanted and run.kills  # what is left may finish in peace
+            command = ["resume", str(begun[0].parent)] if begun else ["train", "--config", "config.yaml"]
+            process = start_program([*command, "--quiet"], cwd, log)
+            started = time.monotonic()
+            enough = self.kills >= self.min_kills and run.kills  # the last runs are not killed any more
             if not enough:
-                if rng.random() < 0.3:  # while it starts, or reads its checkpoint
+                if rng.random() < 0.3:  # during its start, or while it reads its checkpoint
                     self.wait(process, rng.uniform(0, start_s))
                 else:
                     self.wait_for_a_save(process, cwd)
                     self.wait(process, rng.uniform(0, 2))
             if not enough and process.poll() is None:
                 process.kill()
-                if process.wait() == -signal.SIGKILL:  # else it came to its end just before
-                    run.kills.append(self.describe(life, time.monotonic() - began, cwd, process.pid))
+                if process.wait() == -signal.SIGKILL:  # else it finished just before
+                    run.kills.append(self.describe(life, time.monotonic() - started, cwd, process.pid))
                     continue
-            code = process.wait(LONGEST)
+            code = process.wait(MAX_SECONDS)
             if code != 0:
-                raise RuntimeError(f"life {life} ({words[0]}) exited with {code}; see {log}")
+                raise RuntimeError(f"life {life} ({command[0]}) exited with {code}; see {log}")
             return
 
     def wait(self, process: subprocess.Popen[bytes], seconds: float) -> None:
@@ -183,7 +183,7 @@ class Campaign:
             process.wait(seconds)
 
     def wait_for_a_save(self, process: subprocess.Popen[bytes], cwd: Path) -> None:
-        """Until it has got somewhere: a machine that is busy takes its time to start."""
+        """Wait until a new checkpoint is saved or the process ends: on a busy machine, starting takes long."""
         before = self.saved(cwd)
         while self.saved(cwd) == before and process.poll() is None:
             time.sleep(0.02)
@@ -194,7 +194,7 @@ class Campaign:
     def describe(self, life: int, delay: float, cwd: Path, pid: int) -> Kill:
         roots = list(cwd.glob("runs/*/checkpoints"))
         found = list_checkpoints(roots[0]) if roots else []
-        # What a finished rotation leaves for the next save has no manifest any more.
+        # A folder of a finished rotation, which the next save removes, has no manifest any more.
         patterns = (f".tmp-*-{pid}", f".del-*-{pid}/manifest.json")
         halves = [path for root in roots for pattern in patterns for path in root.glob(pattern)]
         return Kill(life, round(delay, 3), found[-1].name if found else None, bool(halves))
@@ -230,22 +230,22 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time, one a core")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "kill_campaign.json")
     parser.add_argument("--keep", type=Path, help="work in this directory and keep it")
-    options = parser.parse_args()
-    began = time.monotonic()
+    args = parser.parse_args()
+    started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kill-campaign-") as temporary:
         for package in (package for family, package in PACKAGES.items() if not is_installed(family)):
             print(f"{package} is not installed: its environments are left out")
-        campaign = Campaign(options.kills, options.seed, options.jobs, options.keep or Path(temporary))
+        campaign = Campaign(args.kills, args.seed, args.jobs, args.keep or Path(temporary))
         campaign.run_all()
-    result = campaign.result(time.monotonic() - began)
-    write_result(options.output, result)
+    result = campaign.result(time.monotonic() - started)
+    write_result(args.output, result)
     bad = {key: result[key] for key in ("lost_runs", "unequal_finals", "tracebacks")}
     counts = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in bad.items())
     print(f"{result['kills']} kills in {result['runs']} runs of {len(algorithm_names())} algorithms: {counts}")
     spared = [algo for algo, kills in result["kills_per_algorithm"].items() if not kills]
     if spared:
         print(f"never killed: {', '.join(spared)}")
-    return int(any(bad.values()) or bool(spared) or result["kills"] < options.kills)
+    return int(any(bad.values()) or bool(spared) or result["kills"] < args.kills)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Digests of short runs of every algorithm, to show that a change of structure changed no bit.
+"""Digests of short runs of every algorithm, to check that a refactoring changed no bits.
 
 python scripts/parity.py --output before.json        # on the old code
 python scripts/parity.py --compare before.json       # on the new code; exit 1 if a digest differs
@@ -54,7 +54,7 @@ def rows_of(path: Path) -> list[str]:
 
 
 def snapshot(algo: str, settings: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    """Train one short run and digest everything it left."""
+    """Train one short run and digest its files."""
     with tempfile.TemporaryDirectory() as folder:
         fields = {"total_timesteps": 137, "checkpoint_interval": 61, "compile": "off", **fields}
         config = make_quick_config(algo, Path(folder), settings, **fields)

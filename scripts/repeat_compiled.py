@@ -1,4 +1,4 @@
-"""Do compiled runs on a GPU repeat themselves? Pairs of runs side by side, each with a compile cache of its own.
+"""Checks that compiled runs on a GPU are reproducible: pairs of runs, each with its own compile cache.
 
 python scripts/repeat_compiled.py [--algos rainbow_dqn drq] [--pairs 5] [--jobs 8] [--output FILE]
 Exit 1 if two runs of the same config end with different weights.
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def run_once(algo: str, device: str) -> str:
-    """One short compiled run; the digest of everything it learned."""
+    """Train one short compiled run, and digest its learner's tensors."""
     sys.path[:0] = [str(ROOT / "tests")]
     from conftest import make_quick_config
 
@@ -42,7 +42,7 @@ def run_once(algo: str, device: str) -> str:
 
 
 def start_one(algo: str, device: str) -> str:
-    """`run_once` in a process of its own, which compiles everything anew."""
+    """`run_once` in a new process, which compiles everything again."""
     with tempfile.TemporaryDirectory() as cache:
         env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": f"{cache}/triton"}
         command = [sys.executable, __file__, "--one", algo, "--device", device]
@@ -54,8 +54,8 @@ def start_one(algo: str, device: str) -> str:
 
 def repeat(algos: list[str], pairs: int, jobs: int, device: str) -> dict[str, Any]:
     with ThreadPoolExecutor(jobs) as pool:
-        asked = {algo: [pool.submit(start_one, algo, device) for _ in range(2 * pairs)] for algo in algos}
-        digests = {algo: [one.result()[:16] for one in runs] for algo, runs in asked.items()}
+        futures = {algo: [pool.submit(start_one, algo, device) for _ in range(2 * pairs)] for algo in algos}
+        digests = {algo: [one.result()[:16] for one in runs] for algo, runs in futures.items()}
     agreeing = {
         algo: sum(first == second for first, second in zip(runs[::2], runs[1::2], strict=True))
         for algo, runs in digests.items()

@@ -1,8 +1,8 @@
-"""Writes docs/sourcebook.md from docs/methods.yaml and from what the library really has.
+"""Writes docs/sourcebook.md from docs/methods.yaml and the registry.
 
-python scripts/sourcebook.py            (`make docs`; a test fails while the file is not what this writes)
-The data names the algorithm that would do a method's work and its settings. Whether that algorithm is registered and
-takes these settings is asked of the registry, and every registered algorithm must be some method's.
+python scripts/sourcebook.py            (`make docs`; a test fails if the file is out of date)
+The YAML file names the algorithm and settings that implement a method. Whether they exist is looked up in the registry,
+and every registered algorithm must implement some method.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ HEAD = """\
 <!-- Written by scripts/sourcebook.py from docs/methods.yaml and the registry: edit those, then `make docs`. -->
 # Sourcebook: deep reinforcement learning by year
 
-What each method added, where it was published, and whether it is in this library: **full**, **narrow** (what is missing
-is said) or not yet. The column *here* is looked up in the registry and in the algorithms' settings when this file
+What each method added, where it was published, and whether it is in this library: **full**, **narrow** (with what is
+missing) or not yet. The column *here* is looked up in the registry and in the algorithms' settings when this file
 is written, and a test fails when it is out of date. A method stands under the year in which its paper first appeared;
 preprints of earlier versions may be older.
 """
@@ -47,7 +47,7 @@ class Method:
 
 
 def offers(algorithm: str, settings: dict[str, Any]) -> bool:
-    """Whether it is registered. If it is, it must take the settings: a switch that is not there is an error."""
+    """Whether an algorithm is registered; if so, settings that it does not have are an error."""
     if algorithm not in ALGORITHMS:
         return False
     learner_class(algorithm).settings_type(**settings)
@@ -59,20 +59,20 @@ def read_methods(path: Path = DOCS / "methods.yaml") -> dict[str, list[Method]]:
     return {str(year): [Method(**values) for values in methods] for year, methods in sections.items()}
 
 
-def setting_words(settings: dict[str, Any]) -> str:
+def setting_text(settings: dict[str, Any]) -> str:
     return "".join(f", `{name}: {str(value).lower()}`" for name, value in settings.items())
 
 
 def here_cell(method: Method) -> str:
     if method.status == "not yet":
         return "not yet"
-    names = " and ".join(f"`{algorithm}`{setting_words(settings)}" for algorithm, settings in method.here.items())
+    names = " and ".join(f"`{algorithm}`{setting_text(settings)}" for algorithm, settings in method.here.items())
     return f"**{method.status}**: {names}" + (f"; lacks {method.lacks}" if method.lacks else "")
 
 
 def source_cell(method: Method) -> str:
     link = f"[arXiv:{method.arxiv}](https://arxiv.org/abs/{method.arxiv})" if method.arxiv else None
-    return f"{method.authors}, *{method.paper}*, " + ", ".join(word for word in (method.venue, link) if word)
+    return f"{method.authors}, *{method.paper}*, " + ", ".join(text for text in (method.venue, link) if text)
 
 
 def sourcebook(sections: dict[str, list[Method]]) -> str:

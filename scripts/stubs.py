@@ -1,6 +1,6 @@
-"""Writes the stubs that show type checkers and editors what the registry of algorithms exports.
+"""Writes the type stubs of the names that are exported from the registry of algorithms.
 
-python scripts/stubs.py            (`make stubs`; a test fails while a file is not what this writes)
+python scripts/stubs.py            (`make stubs`; a test fails if a file is out of date)
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from pathlib import Path
 
 import rl_training
 from rl_training import api
-from rl_training.algorithms.registry import ALGORITHMS, class_names, learner_class, learner_exports, learner_places
+from rl_training.algorithms.registry import ALGORITHMS, class_names, learner_class, learner_exports, learner_modules
 
 PACKAGE = Path(rl_training.__file__).parent
 HEAD = "# Written by scripts/stubs.py from the registry of algorithms: `make stubs`.\n"
 
 
 def import_order(name: str) -> tuple[bool, bool, str]:
-    """Constants, classes, functions: the order in which the linter sorts imported names."""
+    """The sort key of imported names, as in the linter: constants, classes, functions."""
     return not name.isupper(), not name[0].isupper(), name.lower()
 
 
@@ -46,10 +46,10 @@ def trainer(algo: str) -> str:
 
 def stubs() -> dict[str, str]:
     """The text of every stub by its path in the package."""
-    learners = learner_places()
+    learners = learner_modules()
     return {
-        "__init__.pyi": exports({**rl_training._PLACES, "__version__": "rl_training.core.version"}),
-        "api/__init__.pyi": exports(api._PLACES),
+        "__init__.pyi": exports({**rl_training._EXPORTS, "__version__": "rl_training.core.version"}),
+        "api/__init__.pyi": exports(api._EXPORTS),
         "api/algorithms.pyi": managed_classes(),
         "algorithms/__init__.pyi": exports({name: learners[name] for name in learner_exports()}),
         **{f"runtime/{algo}_trainer.pyi": trainer(algo) for algo in ALGORITHMS},
@@ -57,7 +57,7 @@ def stubs() -> dict[str, str]:
 
 
 def write() -> None:
-    """Write every stub; remove those that are written no longer."""
+    """Write every stub, and remove obsolete ones."""
     written = stubs()
     for path in PACKAGE.rglob("*.pyi"):
         if path.relative_to(PACKAGE).as_posix() not in written:

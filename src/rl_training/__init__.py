@@ -9,16 +9,16 @@ from rl_training.core.exports import lazy_exports
 from rl_training.core.numerics import pin_libraries
 from rl_training.core.version import __version__
 
-# Both before torch and numpy load, which read their environment once.
+# Both before torch and numpy are imported, which read environment variables once.
 use_large_pages()
 pin_libraries()
 
-# Imported when first used: `import rl_training` does not import torch.
-_PLACES = {
+# Imported on first use: `import rl_training` does not import torch.
+_EXPORTS = {
     **dict.fromkeys(class_names(), "rl_training.api.algorithms"),
     "Callback": "rl_training.run.callbacks",
     "ManagedAlgorithm": "rl_training.api.managed",
     "TrainConfig": "rl_training.config.train_config",
 }
-__all__ = [*_PLACES, "__version__"]
-__getattr__, __dir__ = lazy_exports(__name__, _PLACES)
+__all__ = [*_EXPORTS, "__version__"]
+__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)

@@ -159,7 +159,7 @@ def test_a_step_on_the_device_never_waits_for_it(name: str) -> None:
 
     def step(number: int) -> None:
         learner.observe(obs)
-        learner.act_randomly(number, 8, obs.device)
+        learner.act_random(number, 8, obs.device)
         learner.act_greedy(obs)
         learner.act_explore(obs, number, number / 10)
         learner.set_progress(number / 10)
@@ -187,8 +187,8 @@ def test_exploration_on_the_device_is_of_the_seed_and_the_step(name: str) -> Non
     same = (alone.act_explore(obs[1:], 1, 0.0).action[0] - acts[1][1]).abs() < TOLERANCE
     assert same.float().mean() > 0.98, "of discrete actions, two may be worth the same within rounding"
     for step in (0, 7):
-        drawn = together.act_randomly(step, 50, obs.device).action
-        assert torch.equal(drawn[1], alone.act_randomly(step, 50, obs.device).action[0])
+        drawn = together.act_random(step, 50, obs.device).action
+        assert torch.equal(drawn[1], alone.act_random(step, 50, obs.device).action[0])
         assert together.action_spec.contains(drawn) and not torch.equal(drawn[0], drawn[1])
 
 
@@ -200,7 +200,7 @@ def test_with_observations_on_the_host_actions_are_those_of_a_cpu(name: str) -> 
     for found, expected in (
         (gpu.act_greedy(obs), cpu.act_greedy(obs)),
         (gpu.act_explore(obs, 3, 0.0), cpu.act_explore(obs, 3, 0.0)),
-        (gpu.act_randomly(3, 50), cpu.act_randomly(3, 50)),
+        (gpu.act_random(3, 50), cpu.act_random(3, 50)),
     ):
         assert found.action.is_cuda and found.action.dtype == expected.action.dtype
         assert ((found.action.cpu() - expected.action).abs() < TOLERANCE).float().mean() > 0.98

@@ -34,7 +34,7 @@ from rl_training.models.cnn.encoders import NatureCNN
 from rl_training.run.agent import load_agent
 from rl_training.run.artifacts import record_video
 from rl_training.run.run import train
-from rl_training.run.validate import check_fit
+from rl_training.run.validate import check_compatible
 from rl_training.run.workflows import predict_checkpoint
 
 PIXELS = {"pixels": {"resize_shape": [36, 40], "frame_stack": 2}}
@@ -188,14 +188,14 @@ def test_actors_and_critics_of_all_seeds_at_once_as_on_a_gpu(algo: str, settings
 def test_images_that_do_not_fit_are_refused_before_anything_is_built(algo: str, spec: EnvSpec, message: str) -> None:
     cls = learner_class(algo)
     with pytest.raises(UserError, match=message):
-        check_fit(cls, spec, "Some-v0", parse(cls.settings_type, {}))
+        check_compatible(cls, spec, "Some-v0", parse(cls.settings_type, {}))
 
 
 def test_a_shift_as_far_as_the_picture_is_refused() -> None:
     cls, shape = learner_class("drq"), EnvSpec(image(3, 48, 20), continuous(2))
-    check_fit(cls, shape, "Some-v0", parse(cls.settings_type, {"augmentation_pad": 19}))
+    check_compatible(cls, shape, "Some-v0", parse(cls.settings_type, {"augmentation_pad": 19}))
     with pytest.raises(UserError, match=r"augmentation_pad must be less than the images' size \(48, 20\), got 20"):
-        check_fit(cls, shape, "Some-v0", parse(cls.settings_type, {"augmentation_pad": 20}))
+        check_compatible(cls, shape, "Some-v0", parse(cls.settings_type, {"augmentation_pad": 20}))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_an_algorithm_for_images_given_vectors_is_told_how_to_get_them() -> None
         name, observations = "pixels_only", ("image",)
 
     with pytest.raises(UserError, match=r"pixels_only takes images; Some-v0 gives vectors of shape \(4,\)"):
-        check_fit(Pixels, EnvSpec(vector(4), discrete(2)), "Some-v0", Pixels.settings_type())
+        check_compatible(Pixels, EnvSpec(vector(4), discrete(2)), "Some-v0", Pixels.settings_type())
 
 
 # --- learning ---------------------------------------------------------------------------------------------------------
@@ -380,4 +380,4 @@ def test_images_are_not_normalised_and_the_refusal_comes_before_a_run() -> None:
     cls = learner_class("dqn")
     with pytest.raises(UserError, match="normalize_observations must be false for images, which Some-v0 gives"):
         settings = parse(cls.settings_type, {"normalize_observations": True})
-        check_fit(cls, EnvSpec(image(3, 84, 84), discrete(2)), "Some-v0", settings)
+        check_compatible(cls, EnvSpec(image(3, 84, 84), discrete(2)), "Some-v0", settings)

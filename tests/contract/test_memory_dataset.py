@@ -177,12 +177,12 @@ def test_a_wrong_dataset_is_rejected_in_one_line(change: Any, message: str, arra
 
 
 def test_a_dataset_that_has_no_place_is_rejected(arrays, tmp_path: Path, quick_config) -> None:
-    with pytest.raises(UserError, match="sac does not learn from a data set; use bc, iql, cql, td3_bc"):
+    with pytest.raises(UserError, match="sac does not learn from a dataset; use bc, iql, cql, td3_bc"):
         rl_training.SAC("Pendulum-v1", dataset=arrays)
     with pytest.raises(UserError, match="dataset and dataset_path must not both be given"):
         rl_training.IQL("Pendulum-v1", dataset=arrays, dataset_kind="file", dataset_path="x.npz")
     run_dir = train_iql(quick_config("iql", tmp_path, total_timesteps=5, eval_episodes=0), show_progress=False).run_dir
-    with pytest.raises(UserError, match=r"dataset=\.\.\. is for a run whose data set was passed in memory"):
+    with pytest.raises(UserError, match=r"dataset=\.\.\. is for a run whose dataset was passed in memory"):
         resume_training(run_dir, 9, dataset=arrays, show_progress=False)
     with pytest.raises(UserError, match=r"dataset_kind is memory: the dataset itself must be passed.*dataset=\.\.\.$"):
         rl_training.IQL("Pendulum-v1", dataset_kind="memory", output_dir=tmp_path).learn()

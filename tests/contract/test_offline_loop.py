@@ -15,7 +15,7 @@ import torch
 from conftest import make_quick_config, one_of_a_kind
 
 from rl_training.algorithms.iql import IQLSettings
-from rl_training.algorithms.offline import settled_path
+from rl_training.algorithms.offline import absolute_path
 from rl_training.algorithms.registry import algorithm_names, learner_class
 from rl_training.checkpoint.read import load_checkpoint
 from rl_training.cli.main import main
@@ -31,7 +31,7 @@ from rl_training.envs.host.factory import EnvSource
 from rl_training.resources import find_packaged_asset
 from rl_training.run.agent import load_agent
 from rl_training.run.callbacks import Callback
-from rl_training.run.capacity import check_data_memory
+from rl_training.run.capacity import check_dataset_memory
 from rl_training.run.resume import resume_training
 from rl_training.run.run import train
 from rl_training.run.validate import parse_settings, with_task_defaults
@@ -170,7 +170,7 @@ def test_a_run_finds_its_data_from_any_directory_and_after_a_move(tmp_path: Path
     recipe = train(config(tmp_path / "recipe"), show_progress=False).run_dir
     capsys.readouterr()
     assert main(["resume", str(recipe), "--data", "0.npz"]) == 2
-    said = "error: --data is for a run whose data set is a file or an agent's; this one's is not\n"
+    said = "error: --data is for a run whose dataset is a file or an agent's; this one's is not\n"
     assert capsys.readouterr().err == said
 
 
@@ -184,10 +184,10 @@ def test_names_that_mean_the_same_everywhere_stay_as_they_are(tmp_path: Path, mo
     asked = {"set": "set", "agents/pendulum.safetensors": "agents/pendulum.safetensors", "missing.npz": "missing.npz"}
     for name in ("agent.safetensors", "../minari/set"):
         asked[name] = str(tmp_path / "here" / name)
-    assert {name: settled_path(name) for name in asked} == asked
+    assert {name: absolute_path(name) for name in asked} == asked
     monkeypatch.setenv("HOME", str(tmp_path / "here"))
-    assert settled_path("~/agent.safetensors") == str(tmp_path / "here/agent.safetensors")
-    assert settled_path("~nobody-here/data.npz") == "~nobody-here/data.npz"
+    assert absolute_path("~/agent.safetensors") == str(tmp_path / "here/agent.safetensors")
+    assert absolute_path("~nobody-here/data.npz") == "~nobody-here/data.npz"
 
 
 def test_a_checkpoint_away_from_its_run_needs_no_environment(tmp_path: Path) -> None:
@@ -325,10 +325,10 @@ def test_a_data_set_too_large_for_the_gpu_is_refused(monkeypatch) -> None:
     column = np.zeros((1000, 1), np.float32)
     dataset = TransitionDataset(obs=column, actions=column, rewards=column, next_obs=column, dones=column)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (20_000, 20_000))  # it is 5 * 4000 bytes
-    with pytest.raises(UserError, match=r"the data set of 1000 transitions needs 0.0 GiB on cuda:0, 0.0 GiB are free"):
-        check_data_memory(dataset, "cuda:0")
+    with pytest.raises(UserError, match=r"the dataset of 1000 transitions needs 0.0 GiB on cuda:0, 0.0 GiB are free"):
+        check_dataset_memory(dataset, "cuda:0")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (23_000, 23_000))
-    check_data_memory(dataset, "cuda:0")
+    check_dataset_memory(dataset, "cuda:0")
 
 
 def test_rows_stay_together_for_any_number_of_leading_axes() -> None:
@@ -387,7 +387,7 @@ def test_a_refused_resume_elsewhere_leaves_nothing_there(tmp_path: Path) -> None
     before = run_dir / "metrics.jsonl", (run_dir / "metrics.jsonl").read_bytes(), (run_dir / "run.json").read_bytes()
     before[0].write_bytes(before[1][:-5])
     for elsewhere in (tmp_path / "other", None):
-        with pytest.raises(UserError, match=r"metrics.jsonl: shorter than its checkpoint says"):
+        with pytest.raises(UserError, match=r"metrics.jsonl: shorter than recorded in its checkpoint"):
             resume_training(run_dir, 60, elsewhere, data=[tmp_path / "moved.npz"], show_progress=False)
         assert (run_dir / "run.json").read_bytes() == before[2] and not list((tmp_path / "other").glob("*"))
     before[0].write_bytes(before[1])
@@ -418,7 +418,7 @@ def test_a_recipe_finds_its_agent_after_a_move(tmp_path: Path) -> None:
     moved = agent.rename(tmp_path / "moved.safetensors")
     with pytest.raises(UserError, match=r"agent.safetensors: no such agent.*; name it where it is now with data="):
         resume_training(run_dir, 60, show_progress=False)
-    with pytest.raises(UserError, match=r"must be the one agent that played this run's data set, got 2 paths"):
+    with pytest.raises(UserError, match=r"must be the one agent that generated this run's dataset, got 2 paths"):
         resume_training(run_dir, 60, data=[moved, moved], show_progress=False)
     for total, data in ((55, [moved]), (60, [])):  # from then on it is remembered
         assert resume_training(run_dir, total, data=data, show_progress=False).metrics["global_step"] == total

@@ -180,7 +180,7 @@ def test_steps_that_leave_nothing_to_learn_online_are_told(tmp_path: Path, capsy
 def test_what_cannot_resume_online_is_refused(tmp_path: Path, capsys) -> None:
     cloned = offline_run(tmp_path / "bc", "bc")
     assert main(["resume", str(cloned), "--env", "Pendulum-v1", "--total-timesteps", "90", "--quiet"]) == 2
-    assert "bc cannot go on online: it learns nothing from what it plays itself" in capsys.readouterr().err
+    assert "bc cannot continue online: it learns nothing from its own transitions" in capsys.readouterr().err
     with pytest.raises(UserError, match="offline_steps must be null for bc"):
         train(config(tmp_path, "bc", {"offline_steps": 10}), show_progress=False)
     stopped = train(config(tmp_path / "cut"), callbacks=[StopAt(20)], show_progress=False)
@@ -203,7 +203,7 @@ def module_env(tmp_path: Path, monkeypatch) -> str:
 
 
 def test_a_module_named_again_does_not_mean_online(tmp_path: Path, module_env: str, capsys) -> None:
-    """`--offline` says so; cloning, which cannot go on online, needs not even that."""
+    """`--offline` says so; cloning, which cannot continue online, needs not even that."""
     for algo, words in (("iql", ["--offline"]), ("bc", ["--offline"]), ("bc", [])):
         run_dir = train(config(tmp_path / algo, algo, env_id=module_env), show_progress=False).run_dir
         asked = ["resume", str(run_dir), "--total-timesteps", "60", "--quiet", "--json"]
@@ -220,7 +220,7 @@ def test_a_module_named_again_does_not_mean_online(tmp_path: Path, module_env: s
 
 def test_resuming_online_needs_a_total(tmp_path: Path, capsys) -> None:
     run_dir = offline_run(tmp_path)
-    with pytest.raises(UserError, match="total_timesteps must be given to go on online, above 47"):
+    with pytest.raises(UserError, match="total_timesteps must be given to continue online, above 47"):
         resume_training(run_dir, online=True, show_progress=False)
     stopped = go_on(run_dir, callbacks=[StopAt(90)])
     assert stopped.metrics["global_step"] < 140

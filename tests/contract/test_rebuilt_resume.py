@@ -160,7 +160,9 @@ def test_the_class_is_recorded_reported_and_used_again_on_resume(quick_config, t
     result = train(config, callbacks=[Stop()], env_factory=make_env, show_progress=False)
     record = read_json(result.run_dir / "run.json")
     assert record["environment"]["restore"] == "rebuilt" and record["environment"]["rebuild_ms"] >= 0
-    notice = "environment '<Carrying>' carries state from one episode to the next, so it is made anew for every episode"
+    notice = (
+        "environment '<Carrying>' carries state from one episode to the next, so a new copy is made for every episode"
+    )
     told = capsys.readouterr().err
     assert notice in told and " ms each): a resumed run is exact" in told
     assert Carrying.made == Carrying.closed
@@ -191,7 +193,7 @@ def test_a_run_from_before_the_check_is_classified_on_resume(quick_config, tmp_p
     resume_training(result.run_dir, show_progress=False)
     record = read_json(result.run_dir / "run.json")
     assert record["environment"]["restore"] == "rebuilt"
-    assert record["resume"] == "inexact" and "not made anew for each one so far" in record["resume_note"]
+    assert record["resume"] == "inexact" and "no new copy was made for each one so far" in record["resume_note"]
     assert "resume: inexact (the environment carries state" in capsys.readouterr().err
 
 

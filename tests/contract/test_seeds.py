@@ -52,9 +52,7 @@ KEPT = {"small": (), "odd sizes": ("rainbow_dqn", "redq"), "two environments, wi
         for one in one_of_a_kind(*kept)
     ],
 )
-def test_seeds_among_many_are_the_seeds_alone(
-    algo: str, size: str, quick_config: QuickConfig, tmp_path: Path
-) -> None:
+def test_seeds_among_many_are_the_seeds_alone(algo: str, size: str, quick_config: QuickConfig, tmp_path: Path) -> None:
     changes, settings, alone = SIZES[size]
     names = {field.name for field in dataclasses.fields(learner_class(algo).settings_type)}
     changes = {**changes, "algo_kwargs": {name: value for name, value in settings.items() if name in names}}
@@ -97,7 +95,7 @@ def test_seeds_draw_the_same_numbers_in_any_company(algo: str) -> None:
     shape = together_shape(algo).observation.shape
     obs = torch.randn(1, 4, *shape, generator=torch.Generator().manual_seed(0))
     for step in (0, 1, 1_000_000):
-        assert torch.equal(together.act_randomly(step, 4).action[2], alone.act_randomly(step, 4).action[0])
+        assert torch.equal(together.act_random(step, 4).action[2], alone.act_random(step, 4).action[0])
         acted = together.act_explore(torch.cat([obs] * 3), step, 0.05).action[2]
         assert torch.equal(acted, alone.act_explore(obs, step, 0.05).action[0])
         together.engine.update_count = alone.engine.update_count = step

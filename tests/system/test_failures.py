@@ -219,8 +219,8 @@ def test_an_endless_episode_makes_the_resume_inexact(quick_config, tmp_path: Pat
     config = quick_config("sac", tmp_path, eval_episodes=0, checkpoint_interval=30, total_timesteps=75)
     result = train(config, show_progress=False)  # episodes of 50 steps
     record = json.loads((result.run_dir / "run.json").read_text())
-    assert record["resume"] == "inexact" and "on a resume it starts afresh" in record["resume_note"]
-    assert capsys.readouterr().err.count("resume: inexact (an episode went on for more than") == 1
+    assert record["resume"] == "inexact" and "on resume it starts again" in record["resume_note"]
+    assert capsys.readouterr().err.count("resume: inexact (an episode lasted more than") == 1
     resumed = resume_training(result.run_dir, total_timesteps=270, show_progress=False)
     episodes = load_checkpoint(resumed.checkpoint_path).state["parts"]["environments"]["statistics"]
     assert episodes["lengths"] == [[50] * 4]  # the 25 steps of the lost one are not added to another's
@@ -282,7 +282,7 @@ def test_an_environment_that_does_not_repeat_itself_is_told_at_the_start(quick_c
     assert json.loads((result.run_dir / "run.json").read_text())["resume"] == "inexact"
     assert "inexact" in (result.run_dir / "report.html").read_text()
     resume_training(result.run_dir, total_timesteps=130, env_factory=make_env, show_progress=False)
-    assert "the open episodes start afresh" in capsys.readouterr().err
+    assert "the open episodes start again" in capsys.readouterr().err
 
 
 def test_another_machine_is_told_and_half_a_row_is_cut_off(quick_config, tmp_path: Path, capsys) -> None:

@@ -57,7 +57,7 @@ def stop(
     return lines
 
 
-EVALUATING = "rl_training.run.evaluate:_play"
+EVALUATING = "rl_training.run.evaluate:_run_batch"
 FILMING = "rl_training.run.artifacts:_render"
 RECORDING = "rl_training.data.datasets.generate:_row"
 LOADING = "rl_training.data.datasets.formats.npz:NpzReader.read"

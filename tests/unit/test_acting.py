@@ -25,7 +25,7 @@ def observations(algo: str, seeds: int, rows: int = 4) -> Tensor:
 @pytest.mark.parametrize("algo", ["dqn", "sac", "td3", "iql"])
 def test_actions_are_tensors_in_the_library_s_units(algo: str) -> None:
     learner, obs = make_learner(algo, SEEDS), observations(algo, 2)
-    acts = [learner.act_greedy(obs), learner.act_explore(obs, 5, 0.5), learner.act_randomly(5, 4)]
+    acts = [learner.act_greedy(obs), learner.act_explore(obs, 5, 0.5), learner.act_random(5, 4)]
     for act in acts:
         assert isinstance(act, Act) and act.extras == {} and act.state == {}
         assert act.action.shape[:2] == (2, 4) and act.action.dtype == acts[0].action.dtype

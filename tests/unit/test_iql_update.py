@@ -64,7 +64,7 @@ def test_the_expectile_of_a_sample_minimises_its_error() -> None:
 
 
 def test_advantages_are_multiplied_by_beta_and_capped() -> None:
-    weights = advantage_weights(torch.tensor([0.0, 1.0, -1.0, 50.0, 1e30]), beta=3.0, largest=100.0)
+    weights = advantage_weights(torch.tensor([0.0, 1.0, -1.0, 50.0, 1e30]), beta=3.0, max_weight=100.0)
     assert weights.tolist() == pytest.approx([1.0, math.exp(3), math.exp(-3), 100.0, 100.0])
 
 

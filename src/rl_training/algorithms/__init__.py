@@ -5,14 +5,14 @@ What is exported follows from the registry; type checkers read `__init__.pyi`.
 
 from typing import Any
 
-from rl_training.algorithms.registry import learner_exports, learner_places
+from rl_training.algorithms.registry import learner_exports, learner_modules
 from rl_training.core.exports import lazy_exports
 
-_find, _ = lazy_exports(__name__, learner_places())
+_find, _ = lazy_exports(__name__, learner_modules())
 
 
 def __getattr__(name: str) -> Any:
-    # Not a constant: which algorithms have a `<name>_loss` is known only once their modules are imported.
+    # Not a constant: whether an algorithm has a `<name>_loss` is only known after importing its module.
     return learner_exports() if name == "__all__" else _find(name)
 
 

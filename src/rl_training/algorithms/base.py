@@ -36,7 +36,7 @@ __all__ = ["Act", "Adam", "Batch", "BoundNetwork", "HardCopy", "Learner", "LossR
 
 
 class Learner(Algorithm):
-    """One algorithm for one seed or many. A subclass writes what `Algorithm` lists; the engine does the rest."""
+    """One algorithm for one seed or many. A subclass implements `Algorithm`; the engine runs it."""
 
     def __init__(
         self,
@@ -59,12 +59,12 @@ class Learner(Algorithm):
         self.binding = Binding(self.networks_type, self.modules(self.model), prepare)
         optimizer = Adam(self.settings.adam_eps, max_grad_norm=self.settings.max_grad_norm)
         phases = [replace(phase, optimizer=phase.optimizer or optimizer) for phase in self.phases()]
-        # With a seed axis a convolution becomes a grouped one, which rounds differently and is no faster.
+        # With a seed axis a convolution would become a grouped one, which rounds differently and is no faster.
         looped = has_convolutions(self.model)
         execution = Execution(self.seeds, self.device, compiled, backend, looped)
         targets = self.target_update()
         self.engine = Engine(phases, self._members(models, targets), self.binding, execution, targets)
-        self.last_step = 0  # the environment step of the newest update: hard target copies count by it
+        self.last_step = 0  # the environment step of the newest update, by which hard target copies are scheduled
         self.acting, self.training = Acting(self.engine), Training(self.engine)
         self.set_progress(0.0)
         self._tie_model()
@@ -79,7 +79,7 @@ class Learner(Algorithm):
         device: str | torch.device = "cpu",
         compiled: bool = False,
     ) -> Learner:
-        """A learner for an environment; each seed's networks are initialised as if it were alone."""
+        """A learner for an environment; each seed's networks are initialised as in a run of that seed alone."""
         models = []
         for seed in seeds:
             with torch.random.fork_rng(devices=[]):
@@ -97,42 +97,42 @@ class Learner(Algorithm):
         noise, amount = self.explore_noise(obs.shape[1]), self.exploration(progress)
         return self.acting.explore(self.explore, obs, noise, step, amount)
 
-    def act_randomly(self, step: int, rows: int, device: torch.device | None = None) -> Act:
-        """Actions uniform over the action space, drawn where the observations are: on `device`, or on the host."""
+    def act_random(self, step: int, rows: int, device: torch.device | None = None) -> Act:
+        """Uniformly random actions, drawn on the device of the observations (None: the host)."""
         if device is not None and device.type == "cuda":
-            return self.acting.randomly(self.action_spec, step, rows)
+            return self.acting.random(self.action_spec, step, rows)
         drawn = [self.action_spec.sample(stream(seed, "explore", step), rows) for seed in self.seeds]
         return Act(torch.from_numpy(np.stack(drawn)))
 
     def observe(self, obs: Tensor) -> None:
-        """(seeds, rows, *obs): the loop shows every observation once, in order, before acting on it."""
+        """Update the running statistics. The loop passes each observation (seeds, rows, *obs) once, before acting."""
         if self.normalizer is not None and self.normalizer.running:
             self.engine.set_group(GROUP, self.normalizer.observe(obs))
 
     def set_obs_stats(self, mean: Array, std: Array) -> None:
-        """Normalise by a dataset's statistics from now on, if observations are normalised."""
+        """Set the mean and standard deviation of observations, if they are normalised."""
         if self.normalizer is not None:
             scale = torch.as_tensor(1 / (std + STD_FLOOR))
             self.engine.set_group(GROUP, {"mean": torch.as_tensor(mean), "scale": scale})
 
     @property
     def observation_count(self) -> int | None:
-        """Observations behind each seed's running statistics; None: there are no such statistics."""
+        """The number of observations in each seed's running statistics; None: there are none."""
         return self.normalizer.count if self.normalizer is not None and self.normalizer.running else None
 
     def set_observation_count(self, count: int) -> None:
-        """Take the statistics that the networks see for those of so many observations."""
+        """Continue the running statistics from those in the networks, as the statistics of `count` observations."""
         if self.normalizer is not None:
-            self.normalizer.remember(self.engine.groups()[GROUP], count)
+            self.normalizer.restore(self.engine.groups()[GROUP], count)
 
     def copy_observation_statistics(self, other: Learner) -> None:
-        """Continue the running statistics of another learner's first seed, for every seed."""
+        """Copy the running statistics of another learner's first seed to every seed."""
         if self.normalizer is not None and other.normalizer is not None:
             self.normalizer.start_from(other.normalizer)
 
     # --- learning ------------------------------------------------------------------------------------------------
     def set_progress(self, progress: float) -> None:
-        """Move the scheduled values to the given share of the run."""
+        """Set scheduled values for the given share of the run."""
         self.progress = progress
         self.engine.set_rates({phase.name: (phase.rate or self.rate)(progress) for phase in self.engine.phases})
 
@@ -141,40 +141,40 @@ class Learner(Algorithm):
         return self.engine.rate_values[self.engine.phases[0].name]
 
     def stopped_groups(self) -> list[str]:
-        """Groups whose learning rate is 0 now."""
+        """The groups whose learning rate is 0 now."""
         stopped = [phase for phase in self.engine.phases if not self.engine.rate_values[phase.name]]
         return [group for phase in stopped for group in phase.groups]
 
     def train(self, source: Source, count: int, global_step: int) -> None:
-        """`count` updates on batches drawn from `source`: the loop's way in."""
+        """Run `count` updates on batches drawn from `source`; called by the loops."""
         if source.priorities is not None:
             source.priorities.set_beta(linear(self.settings.prioritized_beta_start, 1.0, self.progress))
         batch_size = self.settings.batch_size
         self.training.train(source, count, batch_size, self.noise(batch_size))
-        self._follow_step(global_step)
+        self._set_step(global_step)
 
     def update(self, batch: Mapping[str, Any], global_step: int | None = None) -> UpdateResult:
-        """One gradient step of the whole algorithm on a given batch (one seed)."""
+        """Take one gradient step of the whole algorithm on a given batch (one seed)."""
         tensors = {name: self._batch_tensor(name, value).unsqueeze(0) for name, value in batch.items()}
         rows = {name: tensor.shape[1] for name, tensor in tensors.items()}
         require(len(set(rows.values())) == 1, "all batch tensors", f"of the same length, got {rows}")
         noise = self.engine.host_noise(self.noise(tensors["obs"].shape[1]))
         with self.engine.denormals_flushed():
             self.engine.update(tensors, noise, due=tuple(phase.name for phase in self.engine.phases))
-        self._follow_step(self.update_count if global_step is None else global_step)
+        self._set_step(self.update_count if global_step is None else global_step)
         return UpdateResult(1, self.engine.metrics.newest())
 
     def _batch_tensor(self, name: str, value: Any) -> Tensor:
         tensor = torch.as_tensor(value, device=self.device)
-        # A (batch, 1) column would broadcast to (batch, batch) silently.
+        # A (batch, 1) column would silently broadcast to (batch, batch).
         if name in ("rewards", "dones", "weights", "discounts"):
             return tensor.float().reshape(-1)
         if name == "actions" and ACTION_DTYPES[self.actions[0]] == "int64":
             return tensor
         return tensor if tensor.dtype == torch.uint8 and name in ("actions", "obs", "next_obs") else tensor.float()
 
-    def _follow_step(self, global_step: int) -> None:
-        """Copy the targets if the environment's steps have passed a multiple of the interval."""
+    def _set_step(self, global_step: int) -> None:
+        """Set the step of the newest update; copy the targets if it passed a multiple of their interval."""
         rule = self.engine.targets
         if isinstance(rule, HardCopy) and Every(rule.every).passed(self.last_step, global_step):
             self.copy_targets()
@@ -202,20 +202,20 @@ class Learner(Algorithm):
         return self.engine.metrics.take_means()
 
     def nonfinite_updates(self) -> list[int]:
-        """Per seed, its first update whose metrics were not finite; -1: there was none."""
+        """Per seed, the first update with nonfinite metrics; -1: none."""
         return [int(update) for update in self.engine.first_nonfinite_update.tolist()]
 
     def failure(self, index: int) -> tuple[list[str], dict[str, float]]:
-        """Which metrics of a seed were not finite first, and all its metrics then."""
+        """The metrics of a seed that became nonfinite first, and all its metrics at that update."""
         return self.engine.failure(index)
 
     # --- state ---------------------------------------------------------------------------------------------------
     def nets(self, index: int = 0) -> Any:
-        """One seed's networks, as its losses see them."""
+        """One seed's networks, as passed to its losses."""
         return self.binding.networks_of(self.engine.groups_by_seed()[index])
 
     def seed_parameters(self, index: int) -> dict[str, Tensor]:
-        """What one seed has learned, by name; targets follow from it."""
+        """One seed's parameters by name, without its target networks."""
         targets = self.engine.targets.groups if self.engine.targets is not None else {}
         groups = self.engine.groups_by_seed()[index]
         return {
@@ -244,13 +244,13 @@ class Learner(Algorithm):
         self.last_step = int(last_step)
 
     def check_metrics(self, source: Source) -> None:
-        """Reject a loaded state whose metrics are not this learner's; any batch tells which they are."""
+        """Reject a loaded state whose metrics are not this learner's, which are found with a batch of the source."""
         if self.engine.metrics.names:
             batch = source.gather(torch.zeros(len(self.seeds), 2, dtype=torch.int64, device=self.device))
             self.engine.metrics.check_names(self.engine.metric_names(batch, self.engine.host_noise(self.noise(2))))
 
     def _members(self, models: Sequence[nn.Module], targets: TargetUpdate | None) -> dict[str, list[Params]]:
-        """Per group, every seed's tensors: networks, then target copies, then scalars."""
+        """For each group, the tensors of every seed: networks, targets, scalars."""
         members: dict[str, list[Params]] = {
             group: [dict(self.modules(model)[group].named_parameters()) for model in models]
             for group in self.modules(models[0])
@@ -268,12 +268,12 @@ class Learner(Algorithm):
             return None
         obs_dim = self.model.obs_dim
         require(isinstance(obs_dim, int), "normalize_observations", "false for images")
-        # Statistics that run along know too little at first to be trusted far; those of a dataset know it all.
+        # Running statistics are unreliable at first, so their result is clipped; those of a dataset are complete.
         limit = math.inf if self.offline else OBSERVATION_LIMIT
         return ObservationNormalizer(len(self.seeds), int(obs_dim), limit, running=not self.offline)
 
     def _tie_model(self) -> None:
-        """The first seed's model shares the engine's memory, so it is always up to date."""
+        """Make the first seed's model share the engine's memory, so that it is always up to date."""
         first = self.engine.groups_by_seed()[0]
         for group, module in self.modules(self.model).items():
             for name, parameter in module.named_parameters():

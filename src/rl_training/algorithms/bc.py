@@ -1,4 +1,4 @@
-"""Behaviour cloning: the recorded actions as likely as possible. The baseline of every offline table."""
+"""Behaviour cloning: maximum likelihood of the recorded actions. The baseline of offline learning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rl_training.models.mlp_iql import ClippedGaussianModel
 class BCSettings(OfflineSettings):
     """Sizes and rates as in CORL: two layers of 256, batches of 256, rate 3e-4; locomotion on normalised states.
 
-    The policy is IQL's, by maximum likelihood: so it has a spread of its own, where CORL's squared error has none.
+    The policy is IQL's Gaussian with a learned standard deviation, where CORL minimises a squared error.
     """
 
 

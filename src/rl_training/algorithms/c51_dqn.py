@@ -33,7 +33,7 @@ class C51Settings(DQNSettings):
 
 
 class C51DQN(DQN):
-    """DQN whose network gives a distribution of the return over fixed atoms."""
+    """DQN with a network that outputs a distribution of the return over fixed atoms."""
 
     name = "c51_dqn"
     title = "Categorical DQN (C51)"
@@ -43,9 +43,9 @@ class C51DQN(DQN):
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
         for name, of_network in (("num_atoms", "outputs"), ("v_min", "v_min"), ("v_max", "v_max")):
-            asked = getattr(self.settings, name)
-            has = getattr(self.model, of_network, asked)
-            require(has == asked, name, f"{has}, as in the network, got {asked}")
+            expected = getattr(self.settings, name)
+            has = getattr(self.model, of_network, expected)
+            require(has == expected, name, f"{has}, as in the network, got {expected}")
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:

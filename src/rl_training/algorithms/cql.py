@@ -22,7 +22,7 @@ from rl_training.config.settings import OfflineSettings
 from rl_training.core.checks import require
 
 MAX_MULTIPLIER = 1e6
-MAX_SAMPLES = 1000  # of each kind: thousands of rows for every row of a batch
+MAX_SAMPLES = 1000  # of each kind, for every row of a batch
 # Locomotion and Adroit: CORL's configs. AntMaze: the authors' (rewards (r - 0.5) * 4), with CORL's max-backup.
 BY_DOMAIN: dict[str, dict[str, Any]] = {
     "locomotion": {"normalize_observations": True},
@@ -35,20 +35,20 @@ BY_DOMAIN: dict[str, dict[str, Any]] = {
 @dataclass(frozen=True)
 class CQLSettings(OfflineSettings, SACSettings):
     # Defaults: the authors' code for locomotion as CORL runs it (cql_alpha 10, no Lagrange, 3 layers, slow actor), on
-    # SAC's networks: CORL's critics start orthogonal, and its actor's log-std one lower.
+    # SAC's networks: CORL initialises critics orthogonally, and its actor's log-std one lower.
     hidden_sizes: tuple[int, ...] = setting((256, 256, 256))
     actor_learning_rate: float | None = setting(3e-5, above(0))  # the temperature's too; null: as the critics
     cql_alpha: float = setting(10.0, above(0))
     num_cql_samples: int = setting(10, at_least(1, MAX_SAMPLES))  # actions of each of three kinds
     cql_temperature: float = setting(1.0, above(0))
-    lagrange_threshold: float | None = setting(None, above(0))  # given: the penalty's weight is tuned to keep this gap
-    bc_updates: int = setting(0, at_least(0))  # at first the actor is cloned from the data
-    backup_entropy: bool = False  # true: SAC's own target; false: the authors', without the entropy
-    max_backup: bool = False  # the best of `num_cql_samples` next actions, for each critic, instead of one
+    lagrange_threshold: float | None = setting(None, above(0))  # if set, the penalty's weight is tuned to keep this gap
+    bc_updates: int = setting(0, at_least(0))  # updates at the start in which the actor clones the data
+    backup_entropy: bool = False  # true: SAC's target; false: the authors', without entropy
+    max_backup: bool = False  # the maximum over `num_cql_samples` next actions, for each critic
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # The best of several actions has no density of its own to take an entropy from.
+        # The best of several actions has no log-density.
         require(not (self.backup_entropy and self.max_backup), "backup_entropy", "false where max_backup is true")
 
     @property
@@ -57,7 +57,7 @@ class CQLSettings(OfflineSettings, SACSettings):
 
 
 def conservative_gap(samples: Tensor, data: Tensor, temperature: float) -> Tensor:
-    """(members, samples, batch) values less their log-densities, against (members, batch): a number for each member."""
+    """(members,): the log-sum-exp over (members, samples, batch) minus the values (members, batch) of the data."""
     return (temperature * (samples / temperature).logsumexp(1) - data).mean(-1)
 
 
@@ -71,7 +71,7 @@ class CQLNetworks(SACNetworks):
 
 
 def values_of(critic: Critics, obs: Tensor, actions: Tensor) -> Tensor:
-    """(members, samples, batch) values of several actions (samples, batch, action) for each observation."""
+    """(members, samples, batch): values of several actions (samples, batch, action) per observation."""
     samples, batch = actions.shape[:2]
     rows = obs.expand(samples, *obs.shape).reshape(samples * batch, -1)
     values: Tensor = critic(rows, actions.reshape(samples * batch, -1)).unflatten(1, (samples, batch))
@@ -123,7 +123,7 @@ class CQL(OfflineLearner, SAC):
 
     def next_state_value(self, nets: SACNetworks, batch: Batch, noise: Noise) -> Tensor:
         next_obs = batch["next_obs"]
-        if self.settings.max_backup:  # for each critic its best action, and only then the smaller critic
+        if self.settings.max_backup:  # the maximum over actions comes before the minimum over critics
             actions, _ = nets.actor(next_obs, noise["backup_actions"])
             return values_of(nets.target.critic, next_obs, actions).amax(1).amin(0)
         action, logprob = nets.actor(next_obs, noise["next_action"])
@@ -131,7 +131,7 @@ class CQL(OfflineLearner, SAC):
         return value - nets.alpha * logprob if self.settings.backup_entropy else value
 
     def sampled_values(self, nets: SACNetworks, batch: Batch, noise: Noise) -> Tensor:
-        """(members, 3 * samples, batch): Q less the log-density of how each action was drawn, all at this state."""
+        """(members, 3 * samples, batch): Q(s, a) minus the log-density of the distribution that `a` was drawn from."""
         uniform = self.action_spec.from_uniforms(noise["uniform"])
         current, current_logprob = nets.actor(batch["obs"], noise["current_actions"])
         following, following_logprob = nets.actor(batch["next_obs"], noise["next_actions"])
@@ -139,14 +139,14 @@ class CQL(OfflineLearner, SAC):
         actions = torch.stack((uniform, current, following)).detach()
         logprobs = torch.stack((uniform_logprob, current_logprob, following_logprob)).detach()
         value = partial(values_of, nets.critic, batch["obs"])
-        # A third of the rows at a time stays in a CPU's cache; a GPU has room for three thirds side by side.
-        values = vmap(value)(actions) if actions.is_cuda else torch.stack([value(third) for third in actions])
+        # On a CPU one kind of action at a time fits the cache; a GPU evaluates the three kinds together.
+        values = vmap(value)(actions) if actions.is_cuda else torch.stack([value(kind) for kind in actions])
         return (values - logprobs.unsqueeze(1)).transpose(0, 1).flatten(1, 2)
 
     def policy_loss(self, nets: SACNetworks, batch: Batch, noise: Noise) -> LossResult:
         action, logprob = nets.actor(batch["obs"], noise["action"])
         value = self.policy_value(nets.critic(batch["obs"], action))
-        if self.settings.bc_updates:  # at first the recorded actions take the place of the critics
+        if self.settings.bc_updates:  # behaviour cloning replaces the critics at the start
             _, recorded_logprob = nets.actor(batch["obs"], None, batch["actions"])
             value = torch.where(batch["update"] <= self.settings.bc_updates, recorded_logprob, value)
         return self.policy_result(nets, logprob, value)

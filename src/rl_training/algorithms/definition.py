@@ -1,4 +1,4 @@
-"""What an algorithm defines: its settings, networks, losses and policies. Everything else is the `Learner`'s."""
+"""The interface of an algorithm: its settings, networks, losses and policies. `Learner` does everything else."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from rl_training.engine.targets import TargetUpdate
 
 
 class Algorithm:
-    """One seed's maths, and what is known of it without a run."""
+    """The mathematics of an algorithm for one seed, and its properties."""
 
     name: ClassVar[str]
     title: ClassVar[str]
-    observations: ClassVar[tuple[Kind, ...]] = ("vector",)  # kinds it can learn from
+    observations: ClassVar[tuple[Kind, ...]] = ("vector",)  # the kinds it supports
     actions: ClassVar[tuple[Kind, ...]] = ("continuous",)
-    offline: ClassVar[bool] = False  # learns from a dataset; its settings are `OfflineSettings`
-    learns_online: ClassVar[bool] = True  # there is something to learn from what its own policy does
+    offline: ClassVar[bool] = False  # trains on a dataset; its settings are `OfflineSettings`
+    learns_online: ClassVar[bool] = True  # can be trained on transitions of its own policy
     settings_type: ClassVar[type[ReplaySettings]] = ReplaySettings
-    networks_type: ClassVar[type[Networks]] = Networks  # what its losses and policies see of the parameters
-    by_domain: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # D4RL's domain -> settings where the user left them open
+    networks_type: ClassVar[type[Networks]] = Networks  # the view of the parameters for losses and policies
+    by_domain: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # D4RL's domain -> defaults
     settings: Any  # of `settings_type`; a subclass annotates its own
-    model: Any  # the first seed's, as `build_model` makes it
+    model: Any  # the first seed's, as returned by `build_model`
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
@@ -48,13 +48,13 @@ class Algorithm:
 
     @classmethod
     def drop_replaced(cls, given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings `given` in a file, without those that make no sense beside `over`, which is given over it."""
+        """The settings `given` in a file, without those that conflict with the overrides `over`."""
         return dict(given)
 
     @classmethod
-    def task_settings(cls, env_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """The user's settings, with what the algorithm's authors chose for this task where they leave it open."""
-        return {**cls.by_domain.get(domain(env_id) or "", {}), **asked}
+    def task_settings(cls, env_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The `given` settings, completed with the values of the algorithm's authors for this task."""
+        return {**cls.by_domain.get(domain(env_id) or "", {}), **given}
 
     def modules(self, model: Any) -> dict[str, nn.Module]:
         """The networks, by the name of their parameter group."""
@@ -77,11 +77,11 @@ class Algorithm:
         return {}
 
     def greedy(self, nets: Any, obs: Tensor) -> Act:
-        """The best actions known: what evaluation and `predict` use."""
+        """The greedy actions, used by evaluation and `predict`."""
         raise NotImplementedError
 
     def explore(self, nets: Any, obs: Tensor, noise: Tensor, amount: Tensor) -> Act:
-        """Actions for collecting data, given random numbers as `explore_noise` asks for."""
+        """Actions for collecting data, with random numbers of the spec `explore_noise`."""
         raise NotImplementedError
 
     def explore_noise(self, rows: int) -> NoiseSpec:
@@ -89,7 +89,7 @@ class Algorithm:
         return NoiseSpec(*self.action_spec.exploration_noise(rows))
 
     def exploration(self, progress: float) -> float:
-        """How much to explore after this share of the run."""
+        """The amount of exploration after this share of the run."""
         return 1.0
 
     @cached_property
@@ -101,6 +101,6 @@ class Algorithm:
         return int(self.model.action_dim)
 
     def rate(self, progress: float) -> float:
-        """The learning rate of a phase that has none of its own."""
+        """The learning rate of phases without their own."""
         rate = float(self.settings.learning_rate)
         return linear(rate, 0.0, progress) if self.settings.learning_rate_schedule == "linear" else rate

@@ -1,4 +1,4 @@
-"""DQN: Mnih et al., "Human-level control through deep reinforcement learning", 2015, and its switches."""
+"""DQN: Mnih et al., "Human-level control through deep reinforcement learning", 2015, and its extensions."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class DQNSettings(ReplaySettings):
     dueling: bool = setting(False)  # Wang et al. 2016
     n_step: int = setting(1, at_least(1))
     prioritized: bool = setting(False)  # Schaul et al. 2016
-    prioritized_alpha: float = setting(0.6, closed_interval(0, 1))  # how much priorities count; 0: not at all
-    prioritized_beta_start: float = setting(0.4, closed_interval(0, 1))  # share of the bias corrected, 1 at the end
-    noisy: bool = setting(False)  # Fortunato et al. 2018; explores by its weights alone, epsilon is not used
+    prioritized_alpha: float = setting(0.6, closed_interval(0, 1))  # exponent of the priorities; 0: uniform sampling
+    prioritized_beta_start: float = setting(0.4, closed_interval(0, 1))  # exponent of importance weights, 1 at the end
+    noisy: bool = setting(False)  # Fortunato et al. 2018; explores by its noisy weights, without epsilon
 
 
 class DQNNetworks(Networks):
@@ -96,7 +96,7 @@ class DQN(Learner):
         outputs = evaluate(nets.q, batch["obs"], noise.get("obs"))
         next_outputs = evaluate(nets.target.q, batch["next_obs"], noise.get("next_obs"))
         chooser = next_outputs
-        if self.settings.double:  # the online network chooses the action, the target network values it
+        if self.settings.double:  # the online network selects the action, the target network evaluates it
             chooser = evaluate(nets.q, batch["next_obs"], noise.get("chooser"))
         best = self.action_values(chooser).argmax(-1)
         return self.td_loss(outputs, chosen(next_outputs, best), batch)
@@ -122,18 +122,18 @@ class DQN(Learner):
         share = progress / settings.exploration_fraction if settings.exploration_fraction > 0 else 1.0
         return linear(settings.epsilon_start, settings.epsilon_end, share)
 
-    # --- where the variants differ -------------------------------------------------------------------------------
+    # --- overridden by variants ----------------------------------------------------------------------------------
     def action_values(self, outputs: Tensor) -> Tensor:
-        """The network's outputs as (batch, actions): what each action is worth on average."""
+        """(batch, actions): the expected return of each action, from the network's outputs."""
         return outputs
 
     def td_loss(self, outputs: Tensor, next_outputs: Tensor, batch: Batch) -> LossResult:
-        """The loss of the outputs for every action, given those of the best next action."""
+        """The loss of the outputs (batch, actions, ...), given those of the best next action (batch, ...)."""
         q, target = chosen(outputs, batch["actions"]), td_target(batch, self.settings.gamma, next_outputs)
         metrics = value_terms(q, target, huber(q - target), batch)
         return LossResult(metrics["loss"], metrics, row_errors=q.detach() - target)
 
 
 def evaluate(q: BoundNetwork[Tensor], obs: Tensor, noise: Tensor | None) -> Tensor:
-    """The network's outputs; any network will do unless it is to be noisy."""
+    """The network's outputs; only a noisy network takes noise."""
     return q(obs) if noise is None else q(obs, noise)

@@ -26,8 +26,8 @@ MAX_AUGMENTATIONS = 64
 
 @dataclass(frozen=True)
 class DrQSettings(ImageSettings, SACSettings):
-    # Defaults: the authors' code (denisyarats/drq config.yaml, drq.py), but for the temperature, which they tune
-    # (`alpha: auto`) from where ours stays; their loss is the sum over the M images, ours the paper's mean.
+    # Defaults: the authors' code (denisyarats/drq config.yaml, drq.py), except for the temperature: they
+    # tune it from this value (`alpha: auto`). Their loss is the sum over the M images, ours the paper's mean.
     buffer_capacity: int = setting(100_000, at_least(1))
     batch_size: int = setting(128, at_least(1))
     learning_starts: int = setting(1000, at_least(0))
@@ -46,10 +46,10 @@ class DrQSettings(ImageSettings, SACSettings):
 
 class DrQNetworks(SACNetworks):
     encoder: BoundNetwork[Tensor]  # images -> features
-    actor_encoder: BoundNetwork[Tensor]  # the actor's own, where it has one
+    actor_encoder: BoundNetwork[Tensor]  # the actor's, if it has one
 
     def policy(self, obs: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-        """As in SAC; no gradient reaches the convolutions."""
+        """As in SAC; the encoder gets no gradient."""
         encoder = self.actor_encoder if "actor_encoder" in self else self.encoder
         return self.actor(encoder.detached()(obs), noise)
 
@@ -71,7 +71,7 @@ class DrQ(SAC):
 
     def modules(self, model: Any) -> dict[str, nn.Module]:
         networks = {"encoder": model.encoder, "critic": model.critic, "actor": model.actor}
-        own = getattr(model, "actor_encoder", None)  # none: the actor sees the critics' features
+        own = getattr(model, "actor_encoder", None)  # None: the actor uses the critics' features
         return networks if own is None else {**networks, "actor_encoder": own}
 
     def phases(self) -> tuple[Phase, ...]:
@@ -83,7 +83,7 @@ class DrQ(SAC):
         )
 
     def target_update(self) -> Polyak:
-        # The targets wait for the actor.
+        # Delayed: the targets are updated with the actor.
         return Polyak({"target_encoder": "encoder", "target_critic": "critic"}, self.settings.tau, after="policy")
 
     def noise(self, batch_size: int) -> dict[str, NoiseSpec]:

@@ -41,16 +41,16 @@ class DrQv2Settings(ImageSettings):
     train_frequency: int = setting(2, at_least(1))
     learning_rate: float = setting(1e-4, above(0))
     n_step: int = setting(3, at_least(1))
-    # The spread of the noise, in units of half the action range, falls in a line over so many steps of the agent: an
-    # action that is repeated counts once. 100,000 for the paper's easy tasks, 500,000 and 2,000,000 for the others.
+    # The standard deviation of the noise, in units of half the action range, decreases linearly over `std_steps` agent
+    # steps (a repeated action counts once): 100,000 for the paper's easy tasks, 500,000 and 2,000,000 for the others.
     std_start: float = setting(1.0, at_least(0))
     std_end: float = setting(0.1, at_least(0))
     std_steps: int = setting(100_000, at_least(1))
-    noise_clip: float = setting(0.3, at_least(0))  # of the noise in the losses, not in the environment
+    noise_clip: float = setting(0.3, at_least(0))  # in the losses, not in the environment
 
 
 def noisy_action(mean: Tensor, noise: Tensor) -> Tensor:
-    """`mean + noise` within the bounds of actions. At a bound the gradient passes as if there were none."""
+    """`mean + noise` clamped to the bounds of actions, with a straight-through gradient."""
     action = mean + noise
     return action + (action.clamp(-1, 1) - action).detach()
 
@@ -63,13 +63,13 @@ class DrQv2Networks(Networks):
 
     @property
     def std(self) -> Tensor:
-        """The spread of the noise at the newest update."""
+        """The standard deviation of the noise at the newest update."""
         return self.schedule["std"]
 
 
 class DrQv2(Learner):
     name = "drqv2"
-    title = "DrQ-v2: deterministic actor from pixels, n-step returns, noise that falls on a schedule"
+    title = "DrQ-v2: deterministic actor from pixels, n-step returns, scheduled noise"
     observations = ("image",)
     settings_type = DrQv2Settings
     networks_type = DrQv2Networks
@@ -110,7 +110,7 @@ class DrQv2(Learner):
         return LossResult(loss, metrics, carried={"features": features.detach()})
 
     def actor_loss(self, nets: DrQv2Networks, batch: Batch, noise: Noise) -> LossResult:
-        features = batch["features"]  # as the critics' loss saw them, before its step: the authors do so too
+        features = batch["features"]  # from the critics' loss, before its step, as in the authors' code
         action = self.smoothed_action(nets, features, noise["action"])
         loss = deterministic_policy_term(nets.critic(features, action))
         return LossResult(loss, {"actor_loss": loss})
@@ -124,7 +124,7 @@ class DrQv2(Learner):
         return Act(nets.actor(nets.encoder(obs)))
 
     def explore(self, nets: DrQv2Networks, obs: Tensor, noise: Tensor, amount: Tensor) -> Act:
-        # The spread of the newest update, which travels with the agent, and not of the share of some run.
+        # The value at the newest update, which is saved with the agent, not that of a run's progress.
         return Act(noisy_action(self.greedy(nets, obs).action, nets.std * noise))
 
     # --- the schedule ----------------------------------------------------------------------------------------------

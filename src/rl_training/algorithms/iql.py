@@ -1,7 +1,7 @@
 """IQL: Kostrikov et al., "Offline Reinforcement Learning with Implicit Q-Learning", 2021.
 
-No action that is not in the data is ever asked for: V is an upper expectile of Q over the recorded actions, and the
-policy is cloned from them with weights.
+Q is only evaluated at recorded actions: V is an upper expectile of Q over them, and the policy is weighted behaviour
+cloning.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rl_training.core.schedules import cosine
 from rl_training.core.specs import EnvSpec
 from rl_training.models.mlp_iql import MLPIQLModel
 
-# What the authors chose elsewhere (configs/, README; their dropout on Kitchen and Adroit is not here).
+# The authors' settings for other domains (configs/, README; without their dropout on Kitchen and Adroit).
 BY_DOMAIN: dict[str, dict[str, Any]] = {
     "antmaze": {"expectile": 0.9, "beta": 10.0, "reward_scale": 1.0, "reward_shift": -1.0},
     "kitchen": {"expectile": 0.7, "beta": 0.5, "reward_scale": 1.0},
@@ -44,7 +44,7 @@ class IQLSettings(OfflineSettings):
     expectile: float = setting(EXPECTILE, open_interval(0, 1))
     beta: float = setting(3.0, above(0))  # multiplies the advantage (the paper's inverse temperature)
     max_advantage_weight: float = setting(100.0, above(0))
-    actor_schedule: str = setting("cosine", one_of("cosine", "constant"))  # cosine: the actor's rate falls to zero
+    actor_schedule: str = setting("cosine", one_of("cosine", "constant"))  # cosine: the actor's rate decreases to 0
 
 
 class IQLNetworks(GaussianPolicyNetworks):
@@ -52,7 +52,7 @@ class IQLNetworks(GaussianPolicyNetworks):
     critic: BoundNetwork[Tensor]  # (obs, action) -> (members, batch)
 
     def target_q(self, batch: Batch) -> Tensor:
-        """The smaller of the target critics, for the recorded actions."""
+        """The minimum of the target critics for the recorded actions."""
         return self.target.critic(batch["obs"], batch["actions"]).amin(0)
 
 
@@ -72,7 +72,7 @@ class IQL(GaussianPolicyLearner):
         return {"value": model.state_value, "actor": model.actor, "critic": model.critic}
 
     def phases(self) -> tuple[Phase, ...]:
-        # The authors' order: the actor and the critics already see the new V, the targets move last.
+        # The authors' order: the actor and the critics use the new V, the targets are updated last.
         return (
             Phase("value", ("value",), self.value_loss),
             Phase("actor", ("actor",), self.actor_loss, rate=self.actor_rate),

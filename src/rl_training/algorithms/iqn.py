@@ -21,10 +21,10 @@ from rl_training.models.mlp_iqn_q_network import MLPIQNQNetwork
 
 @dataclass(frozen=True)
 class IQNSettings(QRDQNSettings):
-    # Defaults: the paper's as Dopamine has them, 64 levels on both sides of the loss, 32 to act; the rest as in QR-DQN.
-    num_quantiles: int = setting(64, at_least(1, MAX_OUTPUTS))  # levels drawn for a row, N
-    num_target_quantiles: int = setting(64, at_least(1, MAX_OUTPUTS))  # N'
-    num_policy_quantiles: int = setting(32, at_least(1, MAX_OUTPUTS))  # K: even ones, where the paper draws them
+    # Defaults: the paper's as in Dopamine, 64 levels on both sides of the loss, 32 for acting; the rest as in QR-DQN.
+    num_quantiles: int = setting(64, at_least(1, MAX_OUTPUTS))  # N, random levels per row
+    num_target_quantiles: int = setting(64, at_least(1, MAX_OUTPUTS))  # N', random levels per row of the target
+    num_policy_quantiles: int = setting(32, at_least(1, MAX_OUTPUTS))  # K: evenly spaced, random in the paper
     num_cosines: int = setting(64, at_least(1, MAX_OUTPUTS))
 
     @property
@@ -33,7 +33,7 @@ class IQNSettings(QRDQNSettings):
 
 
 class IQN(QRDQN):
-    """QR-DQN whose network gives the quantile at any level, regressed at levels drawn anew for every row."""
+    """QR-DQN with a network that outputs the quantile at any level, regressed at random levels for every row."""
 
     name = "iqn"
     title = "Implicit quantile network"

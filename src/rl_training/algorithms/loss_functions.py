@@ -1,4 +1,4 @@
-"""Losses of tensors that are already computed, for callers with a training loop of their own.
+"""Losses of tensors that are already computed, for callers with their own training loop.
 
 Each takes one mapping and returns named losses and metrics. The learners use the same terms (`losses.py`).
 """
@@ -26,7 +26,7 @@ from rl_training.algorithms.losses import (
 from rl_training.engine.networks import Batch
 from rl_training.engine.phases import Metrics
 
-EXPECTILE = 0.7  # IQL's for locomotion
+EXPECTILE = 0.7  # of IQL for locomotion
 
 
 def _twins(values: Mapping[str, Any], first: str, second: str) -> Tensor:
@@ -34,7 +34,7 @@ def _twins(values: Mapping[str, Any], first: str, second: str) -> Tensor:
 
 
 def _soft_losses(critic_loss: Tensor, target: Tensor, sampled_value: Tensor, values: Mapping[str, Any]) -> Metrics:
-    """What `sac_loss` and its variants return, from their own critic loss and value of the sampled actions."""
+    """The results of `sac_loss` and its variants, from a critic loss and the values of the sampled actions."""
     actor_loss, entropy_term = soft_policy_term(values["alpha"], values["sampled_logprobs"], sampled_value)
     return {
         "critic_loss": critic_loss,
@@ -52,12 +52,12 @@ def sac_loss(values: Mapping[str, Any]) -> Metrics:
     return _soft_losses(critic_loss, target, _twins(values, "sampled_q1", "sampled_q2").amin(0), values)
 
 
-drq_loss = sac_loss  # the augmentations change what the values are made from, not the formula
+drq_loss = sac_loss  # augmentation changes the inputs, not the formula
 
 
 def redq_loss(values: Mapping[str, Any]) -> Metrics:
     """From `critic_q_values` (B, N), `target_q_values`, `sampled_logprobs`, `sampled_q_values` (B,), `alpha`."""
-    members = values["critic_q_values"].T  # of a single critic a column too, which stays one
+    members = values["critic_q_values"].T  # before `as_rows`, which would squeeze a single critic
     values = as_rows(values)
     target = values["target_q_values"]
     critic_loss = ensemble_squared_error(members, target)
@@ -65,7 +65,7 @@ def redq_loss(values: Mapping[str, Any]) -> Metrics:
 
 
 def tqc_loss(values: Mapping[str, Any]) -> Metrics:
-    """From `critic_quantiles` (B, N, quantiles), `target_quantiles` (B, samples; the largest dropped),
+    """From `critic_quantiles` (B, N, quantiles), `target_quantiles` (B, samples; without the largest),
     `sampled_logprobs`, `sampled_q_values` (B,) and `alpha`."""
     target = values["target_quantiles"]
     critic_loss = ensemble_quantile_huber(values["critic_quantiles"].transpose(0, 1), target)
@@ -107,7 +107,7 @@ def iql_loss(values: Mapping[str, Any]) -> Metrics:
 
 
 def dqn_loss(values: Batch) -> Metrics:
-    """The Huber loss and its parts, from `q_values` (batch, actions), `actions`, `target_values`, perhaps `weights`."""
-    rows = as_rows(values)  # but for the values, which of a single action are a column too
+    """From `q_values` (batch, actions), `actions`, `target_values` and, optionally, `weights`: the Huber loss."""
+    rows = as_rows(values)  # not for `q_values`: those of a single action are a column
     q, target = chosen(values["q_values"], rows["actions"]), rows["target_values"]
     return value_terms(q, target, huber(q - target), rows)

@@ -1,4 +1,4 @@
-"""The terms that losses are made of, shared by algorithms and by `loss_functions.py`. Each is one seed's maths."""
+"""Terms of losses, shared by the algorithms and `loss_functions.py`; all for one seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rl_training.models.parts import midpoints
 
 
 def as_rows(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What a public loss is given: (batch, 1) columns as (batch,), else they would broadcast silently."""
+    """The inputs of a public loss with (batch, 1) columns as (batch,): columns would silently broadcast."""
 
     def row(value: Any) -> Any:
         return value.squeeze(1) if isinstance(value, Tensor) and value.ndim == 2 and value.shape[1] == 1 else value
@@ -24,9 +24,9 @@ def as_rows(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def td_target(batch: Batch, gamma: float, next_value: Tensor) -> Tensor:
-    """r + gamma * V(s'), with nothing behind a terminal state. `dones` means terminated: a time limit is not one.
+    """r + gamma * V(s'), with V = 0 at a terminal state. `dones` means terminated: a time limit is not terminal.
 
-    `next_value` may have further axes (atoms, quantiles). With n-step returns the batch brings its own discounts.
+    `next_value` may have further axes (atoms, quantiles). With n-step returns the discounts are in the batch.
     """
     discount = batch.get("discounts", gamma) * (1 - batch["dones"])
     more = (1,) * (next_value.ndim - 1)
@@ -49,8 +49,8 @@ def deterministic_policy_term(values: Tensor) -> Tensor:
     return -values.amin(0).mean()
 
 
-def advantage_weights(advantage: Tensor, beta: float, largest: float) -> Tensor:
-    return (beta * advantage).exp().clamp(max=largest).detach()
+def advantage_weights(advantage: Tensor, beta: float, max_weight: float) -> Tensor:
+    return (beta * advantage).exp().clamp(max=max_weight).detach()
 
 
 def weighted_cloning_term(weights: Tensor, logprobs: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ def weighted_cloning_term(weights: Tensor, logprobs: Tensor) -> Tensor:
 
 
 def expectile_error(difference: Tensor, expectile: float) -> Tensor:
-    """|expectile - 1(difference < 0)| * difference^2: below one half it is the negative ones that count more."""
+    """|expectile - 1(difference < 0)| * difference^2: below 0.5, negative differences have the larger weight."""
     below = (difference.detach() < 0).float()
     return (expectile - below).abs() * difference.square()
 
@@ -71,7 +71,7 @@ def expectile_term(target_value: Tensor, value: Tensor, expectile: float) -> Ten
 def chosen(values: Tensor, actions: Tensor) -> Tensor:
     """The value of each row's action: (batch, actions, ...) -> (batch, ...).
 
-    A sum with a single term that is not zero, since the gradient of `gather` is compiled to atomic additions.
+    A masked sum, since the gradient of `gather` compiles to atomic additions, whose order is not deterministic.
     """
     every = torch.arange(values.shape[1], device=values.device).view(1, -1, *(1,) * (values.ndim - 2))
     taken = every == actions.long().view(-1, *(1,) * (values.ndim - 1))
@@ -79,7 +79,7 @@ def chosen(values: Tensor, actions: Tensor) -> Tensor:
 
 
 def huber(difference: Tensor, kappa: float = 1.0) -> Tensor:
-    """Quadratic within `kappa`, linear beyond."""
+    """The Huber loss: quadratic within `kappa`, linear beyond."""
     size = difference.abs()
     return F.relu(size - kappa) * kappa + 0.5 * size.clamp(max=kappa).square()
 
@@ -87,8 +87,8 @@ def huber(difference: Tensor, kappa: float = 1.0) -> Tensor:
 def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float, levels: Tensor | None = None) -> Tensor:
     """(batch, N) predicted quantiles against (batch, M) target samples: a loss for each row.
 
-    Dabney et al. 2018, eq. 10: sum over the predicted quantiles, mean over the target's. The predictions are for
-    `levels` (batch, N), else for the middles of N equal shares.
+    Dabney et al. 2018, eq. 10: sum over the predicted quantiles, mean over the target's. The predictions are at
+    `levels` (batch, N), by default the midpoints of N equal intervals.
     """
     levels = midpoints(quantiles.shape[1], quantiles.device) if levels is None else levels
     error = target.unsqueeze(1) - quantiles.unsqueeze(2)  # (batch, N, M)
@@ -97,13 +97,13 @@ def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float, levels: Tens
 
 
 def ensemble_quantile_huber(quantiles: Tensor, target: Tensor, kappa: float = 1.0) -> Tensor:
-    """(members, batch, quantiles) against (batch, samples): the quantile Huber loss, a mean over everything."""
+    """(members, batch, quantiles) against (batch, samples): the quantile Huber loss, averaged over all axes."""
     return quantile_huber(quantiles.flatten(0, 1), target.repeat(len(quantiles), 1), kappa).mean() / quantiles.shape[-1]
 
 
 def value_terms(q: Tensor, target: Tensor, row_losses: Tensor, batch: Batch) -> Metrics:
-    """What DQN and its variants report: the values of the taken actions (batch,) against their targets."""
-    weights = batch.get("weights")  # prioritised replay's correction
+    """The loss and metrics of DQN and its variants, from values of the taken actions and targets (batch,)."""
+    weights = batch.get("weights")  # importance weights of a prioritised replay
     return {
         "loss": (row_losses if weights is None else weights * row_losses).mean(),
         "q_value_mean": q.mean(),
@@ -113,9 +113,9 @@ def value_terms(q: Tensor, target: Tensor, row_losses: Tensor, batch: Batch) -> 
 
 
 def categorical_projection(support: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:
-    """Mass `probabilities` at `support` (batch, N), moved to the fixed, even `atoms` (N,). Bellemare et al. 2017.
+    """Project `probabilities` at `support` (batch, N) onto the fixed, even `atoms` (N,). Bellemare et al. 2017.
 
-    Each mass goes to its two neighbouring atoms in proportion to nearness: a triangle of width one step around each.
+    Each probability is split between its two neighbouring atoms by linear interpolation.
     """
     step = (atoms[-1] - atoms[0]) / (len(atoms) - 1)
     clipped = support.clamp(atoms[0], atoms[-1])

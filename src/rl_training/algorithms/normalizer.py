@@ -1,7 +1,7 @@
-"""Observations standardised by the learner: its statistics are saved, resumed and exported with it.
+"""Normalises observations; the statistics are part of the learner's state and of exported agents.
 
-The networks see (obs - mean) * scale from the parameter group `normalizer`, which no loss trains. Statistics may run
-along with training (`observe`) or be those of a dataset.
+The networks get (obs - mean) * scale with the values of the parameter group `normalizer`, which no loss trains: running
+statistics (`observe`) or those of a dataset.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rl_training.engine.groups import Groups, Params
 from rl_training.engine.networks import Batch
 
 GROUP = "normalizer"
-EPSILON = 1e-8  # added to the variance: a number that never changes stays what it is
+EPSILON = 1e-8  # added to the variance, which is 0 for a constant entry
 
 
 class ObservationNormalizer:
@@ -25,21 +25,21 @@ class ObservationNormalizer:
 
     def __init__(self, seeds: int, obs_dim: int, limit: float, running: bool = True) -> None:
         self.limit, self.running = limit, running
-        self.count = 0  # observations of each seed: they run in lockstep
+        self.count = 0  # observations per seed, equal for all seeds
         self.mean = torch.zeros(seeds, obs_dim, dtype=torch.float64)
         self.squares = torch.zeros(seeds, obs_dim, dtype=torch.float64)  # sums of squared deviations from the mean
 
     def members(self) -> list[Params]:
-        """The group before anything was seen: observations pass as they are."""
+        """The initial values of the group, per seed: the identity."""
         seeds, size = self.mean.shape
         return [{"mean": torch.zeros(size), "scale": torch.ones(size)} for _ in range(seeds)]
 
     def observe(self, obs: Tensor) -> Params:
-        """Count the observations (seeds, rows, obs_dim) of a step in. Returns the group's new values."""
+        """Update the statistics with a step's observations (seeds, rows, obs_dim). Returns the group's new values."""
         if obs.is_cuda:
             return self._observe_on_device(obs)
         new, mean, squares = obs.numpy(), self.mean.numpy(), self.squares.numpy()
-        for row in range(new.shape[1]):  # one by one: a sum over rows would round differently with other seeds
+        for row in range(new.shape[1]):  # one by one: a sum over rows would round differently with more seeds
             self.count += 1
             one = new[:, row].astype(np.float64)
             before = one - mean
@@ -62,19 +62,19 @@ class ObservationNormalizer:
         self.squares += difference.square() * (before * rows / self.count)
         return {"mean": self.mean, "scale": (self.squares / self.count + EPSILON).rsqrt()}
 
-    def remember(self, group: Mapping[str, Tensor], count: int) -> None:
-        """Take what the networks see for the statistics of `count` observations: an agent file has no more."""
+    def restore(self, group: Mapping[str, Tensor], count: int) -> None:
+        """Restore the statistics of `count` observations from the group's values, which are all an agent file has."""
         self.count, self.mean = count, group["mean"].cpu().double()
         with np.errstate(all="ignore"):  # a file may hold any numbers
             scale = group["scale"].cpu().double().numpy()
             self.squares = torch.from_numpy(np.maximum(1 / np.square(scale) - EPSILON, 0) * count)
 
     def start_from(self, other: ObservationNormalizer) -> None:
-        """The statistics of one seed, for every seed to continue."""
+        """Copy the statistics of the other's first seed to every seed."""
         self.count = other.count
         self.mean[:], self.squares[:] = other.mean[0], other.squares[0]
 
-    # --- what the networks see -----------------------------------------------------------------------------------
+    # --- normalising ---------------------------------------------------------------------------------------------
     def normalized(self, groups: Groups, obs: Tensor) -> Tensor:
         return ((obs - groups[GROUP]["mean"]) * groups[GROUP]["scale"]).clamp(-self.limit, self.limit)
 

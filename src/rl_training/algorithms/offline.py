@@ -1,4 +1,4 @@
-"""What every offline learner shares, whatever its losses are."""
+"""Base classes of offline learners."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from rl_training.models.parts import MAX_ACTION, gaussian_log_density
 
 
 class OfflineLearner(Learner):
-    """A learner whose data is a dataset."""
+    """A learner that trains on a dataset."""
 
     offline = True
 
     @classmethod
     def drop_replaced(cls, given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-        """A dataset that `over` names replaces the one of `given`, with all that describes it."""
+        """Without the settings of the dataset in `given`, if `over` names another one."""
         kind = over.get("dataset_kind") or dataset_kind_of(over.get("dataset_path"), over.get("dataset_agent"))
         named = {name for name in ("dataset_kind", *SOURCES.values()) if name in over}
-        gone = {"dataset_kind"} if named else set()
+        dropped = {"dataset_kind"} if named else set()
         if kind is not None:
-            gone |= {source for other, source in SOURCES.items() if other != kind}
+            dropped |= {source for other, source in SOURCES.items() if other != kind}
         if kind == "file":
-            gone |= set(RECIPE)
-        return {name: value for name, value in given.items() if name not in gone}
+            dropped |= set(RECIPE)
+        return {name: value for name, value in given.items() if name not in dropped}
 
     @classmethod
-    def task_settings(cls, env_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """With absolute paths: a run may be resumed in another directory."""
-        chosen = super().task_settings(env_id, asked)
+    def task_settings(cls, env_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """With absolute paths, since a run may be resumed from another directory."""
+        chosen = super().task_settings(env_id, given)
         for name in ("dataset_path", "dataset_agent"):
-            given = chosen.get(name)
-            if isinstance(given, (list, tuple)):
-                chosen[name] = [settled_path(path) for path in given]
-            elif given is not None:
-                chosen[name] = settled_path(given)
+            value = chosen.get(name)
+            if isinstance(value, (list, tuple)):
+                chosen[name] = [absolute_path(path) for path in value]
+            elif value is not None:
+                chosen[name] = absolute_path(value)
         return chosen
 
 
@@ -51,7 +51,7 @@ class GaussianPolicyNetworks(Networks):
     def behavior_log_density(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The policy's log-density of each recorded action, and the logarithm of its spread."""
         mean, log_std = self.actor(batch["obs"])
-        # As the authors of IQL do: a recorder's actions at the bounds are mostly clipped ones.
+        # As in the code of IQL's authors: recorded actions at the bounds are mostly clipped ones.
         return gaussian_log_density(mean, log_std, batch["actions"].clamp(-MAX_ACTION, MAX_ACTION)), log_std
 
 
@@ -71,12 +71,12 @@ class GaussianPolicyLearner(OfflineLearner):
         return Act((mean + log_std.exp() * noise).clamp(-1, 1))
 
 
-def settled_path(path: str | Path) -> str:
-    """Absolute if it is there; Minari's ids and packaged agents are names, which mean the same everywhere."""
+def absolute_path(path: str | Path) -> str:
+    """The absolute path of an existing file or folder; Minari ids and packaged agents stay names."""
     place = Path(os.path.expanduser(path))
     try:
         found = find_minari(place) if place.is_dir() else None
         is_id = found is not None and place not in (found, found.parent)
         return str(path) if is_id or not place.exists() else str(place.absolute())
-    except PermissionError:  # reported when it is read
+    except PermissionError:  # reported when the file is read
         return str(path)

@@ -24,7 +24,7 @@ class QRDQNSettings(DQNSettings):
 
 
 class QRDQN(DQN):
-    """DQN whose network gives quantiles of the return, regressed on quantiles of the target."""
+    """DQN with a network that outputs quantiles of the return, regressed on quantiles of the target."""
 
     name = "qr_dqn"
     title = "Quantile-regression DQN"

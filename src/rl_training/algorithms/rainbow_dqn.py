@@ -10,7 +10,7 @@ from rl_training.config.fields import above, at_least, closed_interval, setting
 
 @dataclass(frozen=True)
 class RainbowSettings(C51Settings):
-    # The paper's choices of the parts (table 1); the rest as in DQN.
+    # The paper's settings (table 1); the rest as in DQN.
     double: bool = setting(True)
     dueling: bool = setting(True)
     n_step: int = setting(3, at_least(1))
@@ -21,7 +21,7 @@ class RainbowSettings(C51Settings):
 
 
 class RainbowDQN(C51DQN):
-    """C51 with every switch on."""
+    """C51 with all extensions of DQN."""
 
     name = "rainbow_dqn"
     title = "Rainbow: C51, double, dueling, n-step, prioritised and noisy"

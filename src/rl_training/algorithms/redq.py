@@ -19,7 +19,7 @@ from rl_training.core.specs import EnvSpec
 from rl_training.models.mlp_redq import MLPREDQModel
 from rl_training.models.parts import check_count
 
-# What `target_entropy: auto` means on these tasks: MBPO's table, which the authors use.
+# The values of `target_entropy: auto` on these tasks: MBPO's table, which the authors use.
 TARGET_ENTROPIES = {"Hopper": -1.0, "HalfCheetah": -3.0, "Walker2d": -3.0, "Ant": -4.0, "Humanoid": -2.0}
 
 
@@ -27,7 +27,7 @@ TARGET_ENTROPIES = {"Hopper": -1.0, "HalfCheetah": -3.0, "Walker2d": -3.0, "Ant"
 class REDQSettings(SACSettings):
     # Defaults: the authors' code (train_redq_sac.py, redq_sac.py).
     learning_starts: int = setting(5000, at_least(0))
-    gradient_updates_per_step: int = setting(20, at_least(1))  # of the critics; the actor learns at the last of them
+    gradient_updates_per_step: int = setting(20, at_least(1))  # of the critics; the actor trains at the last one
     num_critics: int = setting(10, at_least(1))
     subset_size: int = setting(2, at_least(1))  # target critics drawn for each update
 
@@ -43,9 +43,9 @@ def _check_subset(num_critics: int, subset_size: int) -> None:
 
 
 def _sample_target_critic_indices(*, num_critics: int, subset_size: int, uniforms: Tensor | None = None) -> Tensor:
-    """(subset_size,) distinct numbers below `num_critics`: where the smallest of as many random numbers stand.
+    """(subset_size,) distinct indices below `num_critics`: those of the smallest of `num_critics` random numbers.
 
-    A sort rather than draws until all are distinct: a loop whose length depends on the numbers cannot be captured.
+    Sorted rather than drawn until all are distinct: a loop of variable length cannot be captured.
     """
     _check_subset(num_critics, subset_size)
     numbers = torch.rand(num_critics) if uniforms is None else uniforms
@@ -62,16 +62,16 @@ class REDQ(SAC):
 
     def __init__(self, *, model: Any, **keywords: Any) -> None:
         super().__init__(model=model, **keywords)
-        critics, asked = getattr(self.model, "num_critics", None), self.settings.num_critics
-        require(critics in (None, asked), "num_critics", f"{critics}, as many as the model has, got {asked}")
+        critics, expected = getattr(self.model, "num_critics", None), self.settings.num_critics
+        require(critics in (None, expected), "num_critics", f"{critics}, as many as the model has, got {expected}")
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return MLPREDQModel(spec.observation.size, spec.action.size, settings.hidden_sizes, settings.num_critics)
 
     @classmethod
-    def task_settings(cls, env_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        chosen, task = super().task_settings(env_id, asked), re.fullmatch(r"(?:gymnasium:)?(\w+?)(?:-v\d+)?", env_id)
+    def task_settings(cls, env_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        chosen, task = super().task_settings(env_id, given), re.fullmatch(r"(?:gymnasium:)?(\w+?)(?:-v\d+)?", env_id)
         if chosen.get("target_entropy", "auto") == "auto" and task is not None and task[1] in TARGET_ENTROPIES:
             chosen["target_entropy"] = TARGET_ENTROPIES[task[1]]
         return chosen

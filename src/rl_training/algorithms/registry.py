@@ -1,4 +1,4 @@
-"""The registry of algorithms: one line each, loaded when first used.
+"""The registry of algorithms: one line each, imported on first use.
 
 Derived from it: the managed classes, the exports of `rl_training`, `rl_training.api` and `rl_training.algorithms`, the
 trainer modules, and the stubs for type checkers (`make stubs`).
@@ -31,7 +31,7 @@ ALGORITHMS = {
     "cql": "rl_training.algorithms.cql:CQL",
     "td3_bc": "rl_training.algorithms.td3_bc:TD3BC",
 }
-# What one training function accepts besides its own algorithm.
+# Further algorithms that a training function accepts.
 SHARED_TRAINERS = {"dqn": ("c51_dqn", "qr_dqn", "iqn", "rainbow_dqn")}
 ENTRY_POINT_GROUP = "rl_training.algorithms"
 
@@ -49,36 +49,36 @@ def _third_party() -> dict[str, str]:
 
 def learner_class(name: str) -> type[Learner]:
     """The learner of an algorithm; imports its module."""
-    place = ALGORITHMS.get(name) or _third_party().get(name)
-    if place is None:
+    target = ALGORITHMS.get(name) or _third_party().get(name)
+    if target is None:
         names = algorithm_names()
         raise UserError(f"algo must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}")
-    module, _, attribute = place.partition(":")
+    module, _, attribute = target.partition(":")
     cls: type[Learner] = getattr(importlib.import_module(module), attribute)
     return cls
 
 
 def class_names() -> dict[str, str]:
     """The built-in algorithms by the name of their class, which the learner and the managed class share."""
-    return {place.partition(":")[2]: name for name, place in ALGORITHMS.items()}
+    return {target.partition(":")[2]: name for name, target in ALGORITHMS.items()}
 
 
 def algorithm_of_class(class_name: str) -> str | None:
     """The algorithm whose class has this name; a built-in one comes first."""
     if class_name in class_names():
         return class_names()[class_name]
-    return next((name for name, place in _third_party().items() if place.partition(":")[2] == class_name), None)
+    return next((name for name, target in _third_party().items() if target.partition(":")[2] == class_name), None)
 
 
-def learner_places() -> dict[str, str]:
+def learner_modules() -> dict[str, str]:
     """The module of each name that a built-in algorithm may export: its class and `<name>_loss`."""
-    places: dict[str, str] = {}
-    for name, place in ALGORITHMS.items():
-        module, _, cls = place.partition(":")
-        places |= {cls: module, f"{name}_loss": module}
-    return places
+    modules: dict[str, str] = {}
+    for name, target in ALGORITHMS.items():
+        module, _, cls = target.partition(":")
+        modules |= {cls: module, f"{name}_loss": module}
+    return modules
 
 
 def learner_exports() -> list[str]:
-    """The names that the built-in algorithms do export; imports all their modules."""
-    return [name for name, module in learner_places().items() if hasattr(importlib.import_module(module), name)]
+    """The names that the built-in algorithms export; imports all their modules."""
+    return [name for name, module in learner_modules().items() if hasattr(importlib.import_module(module), name)]

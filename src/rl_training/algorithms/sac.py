@@ -37,7 +37,7 @@ class SACSettings(ReplaySettings):
     # Defaults: Stable-Baselines3 sac.py (the paper's table, with the tuned temperature).
     tau: float = setting(0.005, closed_interval(0, 1))
     alpha: float | Literal["auto"] = setting("auto", at_least(0))  # entropy temperature
-    initial_alpha: float = setting(1.0, at_least(1e-8))  # where a tuned temperature starts
+    initial_alpha: float = setting(1.0, at_least(1e-8))  # the initial value of a tuned temperature
     target_entropy: float | Literal["auto"] = setting("auto")  # auto: minus the number of action dimensions
     num_critics: int = setting(2, at_least(1))
 
@@ -90,7 +90,7 @@ class SAC(Learner):
         return {"next_action": NoiseSpec("normal", shape), "action": NoiseSpec("normal", shape)}
 
     def critic_loss(self, nets: SACNetworks, batch: Batch, noise: Noise) -> LossResult:
-        # The current policy acts at the next state; only the critics have target copies.
+        # The next action is the current policy's: only the critics have target networks.
         next_action, logprob = nets.policy(batch["next_obs"], noise["next_action"])
         next_value = self.next_value(nets.target.critic, batch["next_obs"], next_action, noise)
         entropy_penalty = (nets.alpha * logprob).view(-1, *(1,) * (next_value.ndim - 1))
@@ -112,9 +112,9 @@ class SAC(Learner):
             loss = loss - (nets.log_alpha * (logprob.detach() + self.target_entropy)).mean()
         return LossResult(loss, metrics)
 
-    # --- where the variants differ -------------------------------------------------------------------------------
+    # --- overridden by variants ----------------------------------------------------------------------------------
     def next_value(self, critic: Critics, next_obs: Tensor, next_action: Tensor, noise: Noise) -> Tensor:
-        """(batch, ...): what the target critics expect of the next action."""
+        """(batch, ...): the value of the next action according to the target critics."""
         return critic(next_obs, next_action).amin(0)
 
     def critic_error(self, predicted: Tensor, target: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ class SAC(Learner):
         return ensemble_squared_error(predicted, target)
 
     def policy_value(self, predicted: Tensor) -> Tensor:
-        """(batch,): what the actor maximises, from the critics' outputs (members, batch, ...)."""
+        """(batch,): the value that the actor maximises, from the critics' outputs (members, batch, ...)."""
         return predicted.amin(0)
 
     @property

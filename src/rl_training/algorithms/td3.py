@@ -32,13 +32,13 @@ class TD3Settings(ReplaySettings):
     learning_starts: int = setting(25_000, at_least(0))
     tau: float = setting(0.005, closed_interval(0, 1))
     exploration_noise: float = setting(0.1, at_least(0))
-    policy_noise: float = setting(0.2, at_least(0))  # smooths the target over actions
+    policy_noise: float = setting(0.2, at_least(0))  # smooths the target policy
     noise_clip: float = setting(0.5, at_least(0))
     policy_delay: int = setting(2, at_least(1))  # updates of the critics for each of the actor and the targets
 
 
 def smoothed(action: Tensor, noise: Tensor, size: float, clip: float) -> Tensor:
-    """The action with noise of at most `clip`, within the bounds of actions."""
+    """The action plus noise clipped to `clip`, clamped to the bounds of actions."""
     return (action + (size * noise).clamp(-clip, clip)).clamp(-1, 1)
 
 
@@ -66,7 +66,7 @@ class TD3(Learner):
         return Phase("critic", ("critic",), self.critic_loss), Phase("actor", ("actor",), self.actor_loss, every=delay)
 
     def target_update(self) -> Polyak:
-        # The targets wait for the actor.
+        # Delayed: the targets are updated with the actor.
         return Polyak({"target_actor": "actor", "target_critic": "critic"}, self.settings.tau, after="actor")
 
     def noise(self, batch_size: int) -> dict[str, NoiseSpec]:

@@ -1,5 +1,5 @@
-"""TD3+BC: Fujimoto and Gu, "A Minimalist Approach to Offline Reinforcement Learning", 2021: TD3 whose actor also stays
-near the recorded actions, on standardised observations."""
+"""TD3+BC: Fujimoto and Gu, "A Minimalist Approach to Offline Reinforcement Learning", 2021: TD3 with a
+behaviour-cloning term in the actor's loss, on normalised observations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rl_training.config.settings import OfflineSettings
 @dataclass(frozen=True)
 class TD3BCSettings(OfflineSettings, TD3Settings):
     # Defaults: the authors' code (sfujim/TD3_BC TD3_BC.py, main.py).
-    bc_alpha: float = setting(2.5, above(0))  # the weight of the critic against the recorded actions
+    bc_alpha: float = setting(2.5, above(0))  # the weight of the critic's value against cloning
     normalize_observations: bool = setting(True)
 
 
@@ -30,7 +30,7 @@ class TD3BC(OfflineLearner, TD3):
 
     def actor_loss(self, nets: TD3Networks, batch: Batch, noise: Noise) -> LossResult:
         action, value = self.policy_value(nets, batch)
-        # Values of any size weigh the same; were the mean not detached, the actor could shrink it instead of learning.
+        # Makes the scale of values irrelevant; if the mean were not detached, the actor could minimise it instead.
         weight = self.settings.bc_alpha / value.abs().mean().detach()
         cloning = (action - batch["actions"]).square().mean()
         loss = cloning - weight * value.mean()

@@ -21,8 +21,8 @@ from rl_training.models.mlp_tqc import MLPTQCModel
 
 @dataclass(frozen=True)
 class TQCSettings(SACSettings):
-    # Defaults: the authors' code (tqc_pytorch main.py, structures.py). It learns from the first full batch on, and acts
-    # by the untrained policy until then, where we act at random.
+    # Defaults: the authors' code (tqc_pytorch main.py, structures.py). It trains from the first full batch on, and acts
+    # with the untrained policy until then, where we act at random.
     learning_starts: int = setting(256, at_least(0))
     critic_hidden_sizes: tuple[int, ...] | None = setting((512, 512, 512))  # null: the actor's `hidden_sizes`
     num_critics: int = setting(5, at_least(1))
@@ -54,7 +54,7 @@ def truncated(quantiles: Tensor, drop_per_net: int) -> Tensor:
 
 
 class TQC(SAC):
-    """SAC whose critics give quantiles: the target's largest are dropped, the actor maximises the mean of all."""
+    """SAC with quantile critics: the largest target quantiles are dropped, the actor maximises the mean of all."""
 
     name = "tqc"
     title = "Truncated quantile critics"

@@ -1,6 +1,6 @@
-"""One managed class per algorithm of the registry, made when it is first used; type checkers read `algorithms.pyi`.
+"""One managed class per algorithm of the registry, created on first use; type checkers read `algorithms.pyi`.
 
-The learners, which hold the maths, are in `rl_training.algorithms`.
+The learners, with the losses, are in `rl_training.algorithms`.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ _classes: dict[type, type[ManagedAlgorithm]] = {}  # by learner
 
 
 def managed_class(algo: str) -> type[ManagedAlgorithm]:
-    """The managed class of an algorithm, built-in or of an installed package: `managed_class("sac")` is `SAC`."""
+    """The managed class of a built-in or installed algorithm: `managed_class("sac")` is `SAC`."""
     learner = learner_class(algo)
     if learner in _classes:
         return _classes[learner]

@@ -33,7 +33,7 @@ class DrQ(ManagedAlgorithm):
     """Data-regularized Q: SAC from pixels with random shifts."""
 
 class DrQv2(ManagedAlgorithm):
-    """DrQ-v2: deterministic actor from pixels, n-step returns, noise that falls on a schedule."""
+    """DrQ-v2: deterministic actor from pixels, n-step returns, scheduled noise."""
 
 class BC(ManagedAlgorithm):
     """Behaviour cloning."""

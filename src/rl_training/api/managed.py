@@ -1,4 +1,4 @@
-"""The Python API: an agent that trains, acts and travels."""
+"""The Python API: agents that train, evaluate, predict, save and load."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ CONFIG_FIELDS = {field.name for field in fields(TrainConfig)} - {"algo", "env_id
 
 
 class ManagedAlgorithm:
-    """`SAC("Pendulum-v1", seed=0, total_timesteps=20_000, gamma=0.98)`: fields of the config and settings of the
-    algorithm are told apart by name; or `SAC(TrainConfig(...))`; or a function that makes the environment.
+    """An agent that manages its runs: `SAC("Pendulum-v1", seed=0, total_timesteps=20_000, gamma=0.98)`.
 
-    An offline algorithm also takes `dataset`, a mapping of arrays by name or a `TransitionDataset`, with actions in the
-    environment's units; the run keeps its digest, and whoever resumes the run passes it again.
+    Keywords are fields of the config or settings of the algorithm. Instead of an environment id, the first argument may
+    be a `TrainConfig` or a function that makes the environment. An offline algorithm also takes `dataset`, a mapping of
+    arrays by name or a `TransitionDataset`, with actions in the environment's units; to resume the run, pass it again.
     """
 
     algo_name: ClassVar[str]
 
     def __init__(self, env: str | TrainConfig | EnvFactory, *, dataset: Dataset | None = None, **keywords: Any) -> None:
         self.env_factory: EnvFactory | None = None
-        # A module named in a file is not imported; one that the caller names here is.
+        # A module named in a file is not imported; one named by the caller is.
         self.env_id = env.env_id if isinstance(env, TrainConfig) else env if isinstance(env, str) else None
         if isinstance(env, TrainConfig):
             config = self._from_config(env, keywords)
@@ -56,8 +56,8 @@ class ManagedAlgorithm:
         self.dataset = dataset
         self.agent: Agent | None = None
         self.result: TrainResult | None = None
-        self._first_config = self.config  # what `reset` starts with
-        self._run: Path | None = None  # what `learn` and `resume` continue: a run or a checkpoint
+        self._first_config = self.config  # the config of a run with `reset`
+        self._run: Path | None = None  # the run or checkpoint that `learn` and `resume` continue
 
     def _from_config(self, config: TrainConfig, keywords: dict[str, Any]) -> TrainConfig:
         if config.algo != self.algo_name:
@@ -68,11 +68,12 @@ class ManagedAlgorithm:
 
     @property
     def run_dir(self) -> Path | None:
-        """The run of the last `learn` or `resume`, or the one that was loaded; a failed one too."""
+        """The directory of the last run, even a failed one, or of the loaded run."""
         return self.result.run_dir if self.result is not None else self._run
 
     @property
     def checkpoint_path(self) -> Path | None:
+        """The newest checkpoint of the last or loaded run."""
         return self.result.checkpoint_path if self.result is not None else None
 
     def learn(
@@ -83,12 +84,12 @@ class ManagedAlgorithm:
         *,
         reset: bool = False,
     ) -> Self:
-        """Train; afterwards the agent is the final one, and `result`, `run_dir` and `checkpoint_path` are its run's.
+        """Train, and return the agent itself; `result`, `run_dir` and `checkpoint_path` describe its run.
 
-        The first call starts a run of `total_timesteps` (by default the config's). A later one, or the first of a run
-        that was loaded, trains so many more steps of the same run, as `resume` does; without a number it completes a
-        run that was stopped, and trains a finished one for the config's `total_timesteps` more. On an agent that was
-        loaded from a file it starts a new run from those weights. With `reset` it starts a new run from fresh weights.
+        The first call starts a run of `total_timesteps` (default: the config's). A later call, or the first after
+        loading a run, resumes the run for `total_timesteps` more steps; without a number it completes a stopped run,
+        and trains a finished one for the config's `total_timesteps` more. An agent loaded from a file starts a new run
+        from its weights. With `reset`, a new run starts from fresh weights.
         """
         config = self._first_config
         if total_timesteps is not None:
@@ -104,10 +105,10 @@ class ManagedAlgorithm:
         return self._train(lambda hooks: train(None, hooks, self.env_factory, show_progress), callbacks)
 
     def _new_total(self, more: int | None) -> int | None:
-        """The step up to which a run is continued; None: up to its own total."""
+        """The new total of a resumed run; None: its own."""
         assert self._run is not None and self.run_dir is not None
         step, planned = 0, self.config.total_timesteps
-        with suppress(UserError):  # nothing was saved yet, or it is damaged, which `resume` reports
+        with suppress(UserError):  # nothing is saved, or it is damaged, which `resume` reports
             checkpoint, _ = find_checkpoint(self._run, only=())
             step, planned = checkpoint.step, int(checkpoint.state["config"]["total_timesteps"])
         if more is not None:
@@ -126,7 +127,7 @@ class ManagedAlgorithm:
         callbacks: Callbacks | None = None,
         **keywords: Any,
     ) -> Self:
-        """Resume a run directory or checkpoint (by default this agent's own run), up to `total_timesteps` in all."""
+        """Resume a run directory or checkpoint (default: this agent's run), up to `total_timesteps` in total."""
         checkpoint = checkpoint if checkpoint is not None else self._run
         if checkpoint is None and self.agent is not None:
             raise UserError("resume needs a run directory or a checkpoint: an agent file starts a new run with learn()")
@@ -143,13 +144,13 @@ class ManagedAlgorithm:
         return self
 
     def _train(self: Self, start: Callable[[list[Callback]], TrainResult], callbacks: Callbacks | None) -> Self:
-        """Whatever ends the training, what was saved is this agent's from then on."""
-        begun = _Begun()
+        """Train; the agent becomes the one of the newest checkpoint, even if training raises."""
+        started = _StartedRun()
         try:
-            return self._adopt(start([begun, *as_callbacks(callbacks)]))
+            return self._adopt(start([started, *as_callbacks(callbacks)]))
         except BaseException as error:  # a KeyboardInterrupt too
-            if begun.run_dir is not None:
-                self._adopt_saved(begun.run_dir, getattr(error, "result", None))
+            if started.run_dir is not None:
+                self._adopt_saved(started.run_dir, getattr(error, "result", None))
             raise
 
     def _adopt(self: Self, result: TrainResult) -> Self:
@@ -158,26 +159,27 @@ class ManagedAlgorithm:
         return self
 
     def _adopt_saved(self, run_dir: Path, result: Any) -> None:
-        """Of a run that ended in an exception, which may not have saved anything yet."""
+        """Adopt the newest checkpoint, if any, of a run that ended in an exception."""
         self.result, self._run = None, run_dir
         saved = list_checkpoints(run_dir / "checkpoints")
-        with suppress(UserError):  # a damaged checkpoint must not hide why the run ended
+        with suppress(UserError):  # a damaged checkpoint must not hide the exception
             if isinstance(result, TrainResult):
                 self._adopt(result)
             elif saved:
                 self._adopt(TrainResult(run_dir, saved[-1]))
 
     def evaluate(self, num_episodes: int | None = None) -> dict[str, Any]:
-        """Fresh episodes with the greedy policy: `eval_return_mean`, `eval_return_std`, `eval_episodes`."""
+        """Evaluate the greedy policy on fresh episodes: `eval_return_mean`, `eval_return_std`, `eval_episodes`."""
         agent = self._trained("evaluate")
         source = env_source(agent.config, self.env_id, self.env_factory)
         return evaluate_agent(agent, source, num_episodes)
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        """The action for one observation, or the actions for a batch, in the environment's units."""
         return self._trained("predict").predict(obs, deterministic)
 
     def save(self, path: str | Path, seed_index: int = 0) -> Path:
-        """One portable file; parents are created. Of several seeds, `seed_index` says which."""
+        """Save one seed's agent as a portable file; parent directories are created."""
         return self._trained("save").save(path, seed_index)
 
     @classmethod
@@ -191,10 +193,10 @@ class ManagedAlgorithm:
         dataset: Dataset | None = None,
         **changes: Any,
     ) -> Self:
-        """From `save`'s file, a checkpoint or a run directory.
+        """Load an agent from an agent file, a checkpoint or a run directory.
 
-        `learn` continues a run; from a file it starts a new one, whose settings may be changed here, such as
-        `output_dir` or `learning_rate`; `eval_interval` is a tenth of it unless given here.
+        `learn` then resumes the run. From a file it starts a new run, whose settings may be changed here, such as
+        `output_dir` or `learning_rate`; `eval_interval` defaults to a tenth of the new run.
         """
         agent = load_agent(path, device)
         if agent.config.algo != cls.algo_name:
@@ -202,9 +204,9 @@ class ManagedAlgorithm:
         is_file = agent.file is not None
         if changes and not is_file:
             raise UserError(f"{path}: a run keeps its settings, got {', '.join(changes)}; load one of its agent files")
-        if is_file:  # a tenth of the new run, not of the one that made the file
+        if is_file:  # a tenth of the new run, not of the file's run
             changes = {"eval_interval": None, **changes}
-        if is_file and dataset is not None:  # in place of the file that it was trained on
+        if is_file and dataset is not None:  # replaces the file it was trained on
             changes = {"dataset_path": None, **changes}
         config = agent.config if env_id is None else replace(agent.config, env_id=env_id)
         loaded = cls(_changed(config, changes), dataset=dataset)
@@ -214,20 +216,20 @@ class ManagedAlgorithm:
         return loaded
 
     def _continue(self, path: Path, checkpoint: Path, step: int) -> None:
-        """Of a run, or of one of its checkpoints, that was loaded; the record's metrics are those of the run's end."""
-        self._run, home = path, checkpoint.parent.parent
-        last = RunRecord.read(home).values["metrics"] if (home / "run.json").exists() else {}
+        """Set the run to resume: a loaded run or checkpoint, with the record's metrics if they are of this step."""
+        self._run, run_dir = path, checkpoint.parent.parent
+        last = RunRecord.read(run_dir).values["metrics"] if (run_dir / "run.json").exists() else {}
         metrics = dict(last) if last.get("global_step") == step else {"global_step": step}
-        self.result = TrainResult(home, checkpoint, metrics)
+        self.result = TrainResult(run_dir, checkpoint, metrics)
 
-    def _trained(self, what: str) -> Agent:
+    def _trained(self, method: str) -> Agent:
         if self.agent is None:
-            raise UserError(f"{what} needs a trained agent: call learn() or load() first")
+            raise UserError(f"{method} needs a trained agent: call learn() or load() first")
         return self.agent
 
 
-class _Begun(Callback):
-    """Which run has begun, for what it saved to be found when it ends in an exception."""
+class _StartedRun(Callback):
+    """Records the directory of the run, to find its checkpoints if it ends in an exception."""
 
     run_dir: Path | None = None
 
@@ -236,7 +238,7 @@ class _Begun(Callback):
 
 
 def _changed(config: TrainConfig, keywords: dict[str, Any]) -> TrainConfig:
-    """The config with fields and settings of the algorithm changed, told apart by name."""
+    """The config with changed fields and settings of the algorithm, distinguished by name."""
     config_values = {name: value for name, value in keywords.items() if name in CONFIG_FIELDS}
     settings = {name: value for name, value in keywords.items() if name not in CONFIG_FIELDS}
     settings = {**settings.pop("algo_kwargs", {}), **settings}

@@ -1,4 +1,4 @@
-"""The command line. Importing it is cheap: commands import what they need when they run."""
+"""The command line. Importing it is fast: commands import their modules when they run."""
 
 from rl_training.cli.loading import load_config
 from rl_training.cli.main import entry_point, main

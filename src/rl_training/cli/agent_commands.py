@@ -1,4 +1,4 @@
-"""`rl-training evaluate`, `predict` and `record`: what a trained agent does."""
+"""`rl-training evaluate`, `predict` and `record`: commands for trained agents."""
 
 from __future__ import annotations
 

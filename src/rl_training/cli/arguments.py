@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and the parser that reads them."""
+"""The argument parser, and arguments shared by several commands."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Command = Callable[[Args], int]
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose errors are `UserError` and suggest what may have been meant."""
+    """An argparse parser whose errors are `UserError` with suggestions."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            # Not the rejected option itself: given before its command, it is one of the command's options.
+            # Without the rejected option itself, which may be valid but given before its command.
             rejected = unknown[0].split("=")[0].lstrip("-")
             close = nearest(rejected, [option for option in self._options_for(parsed) if option != rejected])
             hint = f"; did you mean --{close}?" if close else self._setting_hint(unknown[0], rejected, parsed)
@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
         return parsed
 
     def _setting_hint(self, given: str, rejected: str, args: Args) -> str:
-        """For a setting that was given as an option or without `--set`, perhaps by its name in another library."""
+        """A hint for a setting given as an option or without `--set`, perhaps by its name in another library."""
         if "set" not in self._options_for(args) or not (given.startswith("-") or "=" in given):
             return ""
         answer = explain_unknown(rejected, FIELD_NAMES, None, "", in_settings=False)
@@ -39,22 +39,22 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         hint = ""
         if "invalid choice: '" in message:
-            word = message.split("invalid choice: '", 1)[1].split("'", 1)[0]
-            hint = did_you_mean(word, [name for action in self._subparser_actions() for name in action.choices])
+            choice = message.split("invalid choice: '", 1)[1].split("'", 1)[0]
+            hint = did_you_mean(choice, [name for action in self._subparser_actions() for name in action.choices])
         raise UserError(f"{message}{hint}")
 
     def _options_for(self, args: Args) -> list[str]:
-        """The options of the command that `args` name, without their dashes."""
+        """The options of the command in `args`, without dashes."""
         actions = self.command_parser(args)._actions
         return [option.lstrip("-") for action in actions for option in action.option_strings]
 
     def flags_for(self, args: Args) -> dict[str, str]:
-        """The flag of each parameter of the command that `args` name."""
+        """The flag of each parameter of the command in `args`."""
         actions = self.command_parser(args)._actions
         return {action.dest: action.option_strings[-1] for action in actions if action.option_strings}
 
     def command_parser(self, args: Args) -> Parser:
-        """The parser of the command that `args` name."""
+        """The parser of the command in `args`."""
         for action in self._subparser_actions():
             chosen = action.choices.get(getattr(args, action.dest))
             if chosen is not None:
@@ -90,7 +90,7 @@ def add_agent(parser: Parser) -> None:
 
 
 def agent_path(args: Args) -> Path:
-    """The path that was given as an argument or as `--checkpoint`."""
+    """The path given as an argument or as `--checkpoint`."""
     given = [path for path in (args.target, args.checkpoint) if path is not None]
     if len(given) != 1:
         raise UserError("exactly one path is needed: an agent file, a checkpoint or a run directory")
@@ -104,7 +104,7 @@ def add_episode_limit(parser: Parser) -> None:
 
 
 def add_cleaning_flags(parser: Parser, clip_help: str | None = None) -> None:
-    """Add the flags that repair a dataset; actions can be clipped only where their bounds are known."""
+    """Add the flags that clean a dataset; `--clip-actions` only where the bounds of actions are known."""
     parser.add_argument("--drop-nonfinite", action="store_true", help="drop rows with NaN or infinity")
     if clip_help is not None:
         parser.add_argument("--clip-actions", action="store_true", help=clip_help)

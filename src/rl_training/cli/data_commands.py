@@ -88,7 +88,7 @@ def _summary_lines(summary: dict[str, Any]) -> list[str]:
 
 
 def histogram(values: list[float], columns: int, solid: bool) -> list[str]:
-    """One line per bin, at most `columns` wide: its lower end, a bar, and the number of values."""
+    """One line per bin, at most `columns` wide: its lower bound, a bar, and the number of values."""
     low, high = min(values), max(values)
     bins = 1 if low == high else max(MIN_BINS, min(MAX_BINS, len(values)))
     counts = [0] * bins
@@ -99,7 +99,7 @@ def histogram(values: list[float], columns: int, solid: bool) -> list[str]:
     room = max(columns - left - right - 2, 1)
     lines = []
     for label, count in zip(labels, counts, strict=True):
-        eighths = -(-count * room * 8 // max(counts))  # rounded up: a bin that is not empty has a visible bar
+        eighths = -(-count * room * 8 // max(counts))  # rounded up, so that every nonempty bin has a bar
         full, rest = divmod(eighths, 8)
         bar = "█" * full + " ▏▎▍▌▋▊▉"[rest].strip() if solid else "#" * (full + bool(rest))
         lines.append(f"{label:>{left}} {bar:<{room}} {count:>{right}}")
@@ -120,7 +120,7 @@ def add_convert(subparsers: Any) -> None:
 def run_convert(args: Args) -> int:
     from rl_training.data.datasets.conversion import load_data
 
-    chosen = _output_format(args)  # before a large file is read
+    chosen = _output_format(args)  # before reading a large file
     return _save(args, load_data(args.path, drop_nonfinite=args.drop_nonfinite), chosen)
 
 
@@ -148,15 +148,15 @@ def run_record(args: Args) -> int:
 
     chosen = _output_format(args)
     _check_record(args)
-    with _progress(args) as watch:
+    with _progress(args) as show_progress:
         if args.agent is None:
             bound = EpisodeBound(override=args.episode_limit)
-            transitions = record_random(EnvSource(args.env), args.size, args.seed, watch, bound)
+            transitions = record_random(EnvSource(args.env), args.size, args.seed, show_progress, bound)
         else:
             agent = load_agent(args.agent, args.device)
             source = env_source(agent.config, args.env)
             bound = EpisodeBound.of(agent.config, args.episode_limit)
-            transitions = record_policy(agent, source, args.size, args.seed, args.noise, watch, bound)
+            transitions = record_policy(agent, source, args.size, args.seed, args.noise, show_progress, bound)
     return _save(args, transitions, chosen)
 
 
@@ -173,18 +173,18 @@ def _check_record(args: Args) -> None:
 
 @contextmanager
 def _progress(args: Args) -> Iterator[Callable[[int], None]]:
-    """The function that shows how far a recording is; the display opens at its first step, after all checks."""
+    """A function that shows the progress of a recording; the display opens at the first step, after all checks."""
     from rl_training.run.progress import Progress
 
     display: Progress | None = None
 
-    def watch(step: int) -> None:
+    def show_progress(step: int) -> None:
         nonlocal display
         display = display or Progress(args.size, f"record {args.env or args.agent}", enabled=not args.quiet)
         display.update(step, {})
 
     try:
-        yield watch
+        yield show_progress
     finally:
         if display is not None:
             display.close()

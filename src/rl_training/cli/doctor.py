@@ -1,4 +1,4 @@
-"""`rl-training doctor`: what works on this machine, and what to install for the rest."""
+"""`rl-training doctor`: checks what works on this machine, and what to install."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run_doctor(args: Args) -> int:
 
 
 def examine() -> list[dict[str, Any]]:
-    """Every check: its name, its status (ok, info or problem) and a line of detail."""
+    """All checks, each with a name, a status (ok, info or problem) and a line of detail."""
     import importlib.metadata
 
     checks: list[dict[str, Any]] = []
@@ -59,7 +59,7 @@ def examine() -> list[dict[str, Any]]:
 def _check_torch(add: Callable[[str, str, str], None]) -> None:
     import torch
 
-    from rl_training.engine.rounding import narrowed, numerics, portable_to
+    from rl_training.engine.rounding import numerics, numerics_warning, portable_to
     from rl_training.run.plan import choose_device, compiler_present
 
     add("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
@@ -69,7 +69,7 @@ def _check_torch(add: Callable[[str, str, str], None]) -> None:
     found = numerics(device)
     libraries = ", ".join(f"{name} {value}" for name, value in found.items() if name != "mode")
     where = f"same bits on {portable_to(found) or 'this processor only'} (eager, one thread)"
-    add("numerics", "ok" if narrowed(found) is None else "info", f"{found['mode']}: {libraries}; {where}")
+    add("numerics", "ok" if numerics_warning(found) is None else "info", f"{found['mode']}: {libraries}; {where}")
     if compiler_present():
         add("compile", "ok", "a C++ compiler is installed: long runs are compiled (compile: auto)")
     else:
@@ -88,7 +88,7 @@ def _check_rendering(add: Callable[[str, str, str], None]) -> None:
 
 
 def render_status(env_id: str) -> tuple[str, str]:
-    """Status and detail of rendering an environment without a display, whatever its renderer raises."""
+    """The status and detail of rendering an environment without a display, for any error of its renderer."""
     from rl_training.core.checks import UserError
     from rl_training.envs.host.factory import EnvSource
     from rl_training.envs.host.pixels import describe_error, free_renderer

@@ -1,4 +1,4 @@
-"""What ends a command other than its answer: the line that reports it, and the exit code."""
+"""Errors of commands: the line that reports them, and the exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FLAG_NAMES = {"env_id": "env"}  # parameters whose flag has another name
 
 
 def report_error(error: BaseException, flags: Mapping[str, str], signals: StopSignals) -> int | None:
-    """Print what ended a command and return its exit code; None for a defect of the library, to be raised again."""
+    """Report an error of a command and return its exit code; None for a bug of the library, to be raised again."""
     if isinstance(error, Stopped):
         signals.stopping = True
         signals.report(str(error))
@@ -32,7 +32,7 @@ def report_error(error: BaseException, flags: Mapping[str, str], signals: StopSi
         print("interrupted", file=sys.stderr)
         return 130
     if isinstance(error, BrokenPipeError):
-        # The reader of our output has closed it (`| head`): keep the interpreter from complaining about it at exit.
+        # The reader closed the pipe (`| head`): keep the interpreter from reporting it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(error, OSError):
@@ -62,9 +62,9 @@ def _is_failed_run(error: BaseException) -> bool:
 
 
 def in_flags(text: str, flags: Mapping[str, str]) -> str:
-    """A message of the library, which names parameters as in Python (`force=True`), with the command's flags instead.
+    """A message of the library with parameters as in Python (`force=True`) replaced by the command's flags.
 
-    A parameter without a flag stays as it is: it can be given in Python or in a config alone.
+    A parameter without a flag is left: it can only be given in Python or in a config.
     """
 
     def flag(found: re.Match[str]) -> str:

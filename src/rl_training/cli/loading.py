@@ -1,4 +1,4 @@
-"""Configs from files, from the package and from the command line, validated in full before anything is built."""
+"""Loads configs from files, the package and the command line, and validates them completely."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rl_training.core.checks import ConfigError, Problem, UserError, did_you_mea
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), **changes: Any) -> TrainConfig:
-    """A config file, or a packaged one such as `configs/dqn/cartpole.yaml` from any directory."""
+    """Load a config file, or a packaged one such as `configs/dqn/cartpole.yaml` from any directory."""
     found = Path(path)
     if not found.exists():
         packaged = find_packaged_asset(path)
@@ -53,8 +53,8 @@ def default_config(algo: str, env_id: str | None, overrides: Sequence[str] = (),
 def build_config(
     values: Mapping[str, Any], overrides: Sequence[str], changes: Mapping[str, Any], source: LoadedYaml | None
 ) -> TrainConfig:
-    """`values`, of a file or not, with the command line's `changes` and `overrides`; reports all problems at once."""
-    from rl_training.run import validate  # loads torch, which `--help` does not need
+    """The config of `values` with the command line's `changes` and `overrides`; reports all problems at once."""
+    from rl_training.run import validate  # imports torch, which `--help` does not need
 
     merged = {**values, **{name: value for name, value in changes.items() if value is not None}}
     if changes.get("seed") is not None and changes.get("seeds") is None:
@@ -73,10 +73,10 @@ def build_config(
         merged["env_id"] = NO_ENVIRONMENT
 
     explain = partial(explain_unknown, fields=FIELD_NAMES, settings=names, algo=str(algo), in_settings=False)
-    named_now = source is None or "env_id" in changes or any(one.keys == ("env_id",) for one in assignments)
+    given_by_user = source is None or "env_id" in changes or any(one.keys == ("env_id",) for one in assignments)
     found: list[Problem] = unknown_algo
     try:
-        config = config_from_dict(merged, allow_module_env=named_now, explain=explain)
+        config = config_from_dict(merged, allow_module_env=given_by_user, explain=explain)
     except ConfigError as error:
         found = [*found, *error.problems]
     sections = [merged.get(name) for name in ("algo_kwargs", "env_kwargs")]
@@ -89,13 +89,13 @@ def build_config(
 
 
 def _needs_no_environment(algo_kwargs: Any) -> bool:
-    """Whether an offline algorithm with these settings learns from a file alone."""
+    """Whether an offline algorithm with these settings needs only a dataset file."""
     given = algo_kwargs if isinstance(algo_kwargs, Mapping) else {}
     return given.get("dataset_path") is not None and given.get("offline_steps") is None
 
 
 def _in_section(one: Assignment, settings: Sequence[str]) -> Assignment:
-    """`gamma=0.98` as `algo_kwargs.gamma=0.98`, if it is a setting of the algorithm and no field of the config."""
+    """`gamma=0.98` as `algo_kwargs.gamma=0.98`, if it is a setting of the algorithm and not a field of the config."""
     if one.keys[0] in FIELD_NAMES or one.keys[0] not in settings:
         return one
     return replace(one, keys=("algo_kwargs", *one.keys))

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Answers go to stdout, the rest to stderr; a wrong input exits with 2."""
+"""The command line: parses arguments and runs commands. Results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rl_training.core.version import __version__
 COMMANDS = (
     add_train, add_resume, add_evaluate, add_predict, add_record, add_report, add_data, add_list, add_doctor, add_demo,
 )  # fmt: skip
-SECONDS_TO_END = 1.0  # after a signal, once everything is saved
+EXIT_SECONDS = 1.0  # limit of cleanup at exit after a signal, when everything is saved
 
 
 def build_parser() -> Parser:
@@ -42,7 +42,7 @@ def build_parser() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 done, 1 the run failed, 2 wrong input, 130/143 stopped and saved."""
+    """Run one command and return its exit code: 0 success, 1 failed run, 2 invalid input, 130/143 stopped."""
     _allow_any_path()
     flags: dict[str, str] = {}
     with stop_signals(program=True) as signals:
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _allow_any_path() -> None:
-    """A path may have characters that the terminal cannot show."""
+    """Escape characters of paths that the terminal cannot encode."""
     for stream in (sys.stdout, sys.stderr):
         any_text = "utf" in (getattr(stream, "encoding", None) or "") and stream.errors != "strict"
         if hasattr(stream, "reconfigure") and not any_text:
@@ -82,10 +82,10 @@ def entry_point() -> Any:
 
 
 def _exit_soon(code: int) -> NoReturn:
-    """Exit without waiting for compilers that still run and for torch to free its memory, which takes seconds."""
-    last = threading.Timer(SECONDS_TO_END, os._exit, (code,))
-    last.daemon = True
-    last.start()
+    """Exit without waiting for running compilers and for torch to free its memory, which takes seconds."""
+    timer = threading.Timer(EXIT_SECONDS, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):

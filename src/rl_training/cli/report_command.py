@@ -37,13 +37,13 @@ def _write(args: Args) -> Path:
 
 
 def _run_directory(path: Path) -> Path:
-    """The run itself, or that of one of its checkpoints."""
+    """The run directory of a path to a run or to one of its checkpoints."""
     if not path.exists():
         raise UserError(f"{path}: no such run")
-    for place in (path, path.absolute().parent.parent):
-        if path.is_dir() and (place / "run.json").is_file():
-            return place
-    held = sorted(one.parent.name for one in path.glob("*/run.json")) if path.is_dir() else []
-    more = f" and {len(held) - 3} more" if len(held) > 3 else ""
-    hint = f"; the runs in it are {', '.join(held[:3])}{more}" if held else ""
+    for directory in (path, path.absolute().parent.parent):
+        if path.is_dir() and (directory / "run.json").is_file():
+            return directory
+    runs = sorted(one.parent.name for one in path.glob("*/run.json")) if path.is_dir() else []
+    more = f" and {len(runs) - 3} more" if len(runs) > 3 else ""
+    hint = f"; the runs in it are {', '.join(runs[:3])}{more}" if runs else ""
     raise UserError(f"{path}: not a run directory (it has no run.json){hint}")

@@ -118,14 +118,14 @@ def _config(args: Args) -> TrainConfig:
 
 
 def apply_cleaning_flags(args: Args, config: TrainConfig) -> TrainConfig:
-    """The config with the settings that repair a dataset, as the flags ask for."""
+    """The config with the dataset-cleaning settings of the flags."""
     from rl_training.algorithms.registry import learner_class
 
-    asked = {name: True for name in ("drop_nonfinite", "clip_actions") if getattr(args, name)}
-    if asked and not learner_class(config.algo).offline:
-        flag = f"--{next(iter(asked)).replace('_', '-')}"
+    cleaning = {name: True for name in ("drop_nonfinite", "clip_actions") if getattr(args, name)}
+    if cleaning and not learner_class(config.algo).offline:
+        flag = f"--{next(iter(cleaning)).replace('_', '-')}"
         raise UserError(f"{flag} is only for algorithms that learn from a dataset, and {config.algo} does not")
-    return replace(config, algo_kwargs={**config.algo_kwargs, **asked}) if asked else config
+    return replace(config, algo_kwargs={**config.algo_kwargs, **cleaning}) if cleaning else config
 
 
 def _print_result(args: Args, result: TrainResult) -> int:

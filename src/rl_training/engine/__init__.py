@@ -1,1 +1,1 @@
-"""Losses to updates: gradients, many seeds, optimizers, compilation, CUDA graphs. Written once for every algorithm."""
+"""Turns losses into updates: gradients, many seeds, optimizers, compilation, CUDA graphs. Shared by all algorithms."""

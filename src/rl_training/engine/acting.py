@@ -1,4 +1,4 @@
-"""Choosing actions: one path for any number of seeds, captured as a CUDA graph on a GPU."""
+"""Computes actions: one code path for any number of seeds, captured as a CUDA graph on a GPU."""
 
 from __future__ import annotations
 
@@ -17,41 +17,42 @@ from rl_training.engine.gradients import map_tensors, stacked
 from rl_training.engine.groups import Groups
 from rl_training.engine.phases import NoiseSpec
 
-MAX_GRAPHS = 16  # each keeps memory of the device; whoever predicts batches of any size needs no more at a time
+MAX_GRAPHS = 16  # kept at a time, since each holds GPU memory: one for every batch shape
 STREAM = "explore"
 
 
 class Act(NamedTuple):
-    """What a policy returns for a batch of observations."""
+    """The output of a policy for a batch of observations."""
 
     action: Tensor
-    extras: Mapping[str, Tensor] = {}  # what on-policy learning needs, such as log-probabilities and values
-    state: Mapping[str, Tensor] = {}  # of a recurrent policy, for its next call
+    extras: Mapping[str, Tensor] = {}  # for on-policy learning, such as log-probabilities and values
+    state: Mapping[str, Tensor] = {}  # the recurrent state, passed to the next call
 
 
-Policy = Callable[..., Act]  # of the algorithm's `Networks`, observations and, to explore, random numbers and an amount
+Policy = Callable[..., Act]  # arguments: `Networks`, observations; to explore, also random numbers and an amount
 Work = Callable[[list[Tensor]], Act]
 
 
 class Acting:
     """Runs policies on observations (seeds, rows, ...), on the host or on the engine's device.
 
-    Random numbers are drawn where the observations are. Actions are on the engine's device; nothing here waits for it.
+    Random numbers are drawn on the device of the observations. Actions are on the engine's device, without a sync.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        # Programs and graphs read these two, which are filled before each call.
+        # Inputs of programs and graphs, filled before each call.
         self._step = torch.zeros((), dtype=torch.int64, device=engine.device)
         self._amount = torch.zeros(len(engine.seeds), 1, device=engine.device)
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._graphs: dict[Any, tuple[torch.cuda.CUDAGraph, list[Tensor], Act]] = {}
 
     def greedy(self, policy: Policy, obs: Tensor) -> Act:
+        """Actions of a policy without random numbers."""
         return self._act("greedy", lambda inputs: self._run(policy, *inputs), [obs])
 
     def explore(self, policy: Policy, obs: Tensor, noise: NoiseSpec, step: int, amount: float) -> Act:
-        """`noise` is what the policy needs for one seed; it is drawn anew for every step."""
+        """Actions of a policy with random numbers: `noise` is the spec of one seed's, which depend on `step`."""
         self._amount.fill_(amount)
         if obs.is_cuda:
             self._step.fill_(step)
@@ -64,7 +65,7 @@ class Acting:
         numbers = drawing.host_noise(self.engine.seeds, step, {STREAM: noise}, stream_name=STREAM)[STREAM]
         return self._act("explore", lambda inputs: self._run(policy, *inputs, self._amount), [obs, numbers])
 
-    def randomly(self, spec: ArraySpec, step: int, rows: int) -> Act:
+    def random(self, spec: ArraySpec, step: int, rows: int) -> Act:
         """Uniformly random actions, drawn on the device."""
         self._step.fill_(step)
         noise = NoiseSpec("uniform", (rows, *spec.shape))
@@ -79,7 +80,7 @@ class Acting:
         with torch.no_grad():
             if self.engine.device.type == "cuda":
                 action, extras, state = self._replayed(name, work, inputs)
-            # Collecting data is one small batch, a million times; evaluation is a few larger ones.
+            # Only exploring is compiled: it runs a million times on small batches, evaluation rarely on larger ones.
             elif self.engine.compiled and name == "explore":
                 shape = inputs[0].shape
                 if shape not in self._programs:
@@ -87,7 +88,7 @@ class Acting:
                 action, extras, state = self._programs[shape](inputs)
             else:
                 action, extras, state = work(inputs)
-            # A seed whose networks became NaN is reported by the engine; until then it must not break its environments.
+            # The engine reports a seed whose networks became NaN; until then its actions must stay valid.
             return Act(torch.nan_to_num(action) if action.is_floating_point() else action, extras, state)
 
     def _run(self, policy: Policy, *inputs: Tensor) -> Act:
@@ -109,7 +110,7 @@ class Acting:
             graph, static, output = self._graphs.pop(key)
         else:
             if len(self._graphs) >= MAX_GRAPHS:
-                del self._graphs[next(iter(self._graphs))]  # the one not used for longest
+                del self._graphs[next(iter(self._graphs))]  # the least recently used
             graph, static, output = self._capture(work, inputs)
         self._graphs[key] = graph, static, output
         for tensor, value in zip(static, inputs, strict=True):

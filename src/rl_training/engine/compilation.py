@@ -15,10 +15,10 @@ from torch._dynamo import lookup_backend
 
 from rl_training.core.signals import interruptible
 
-# A signal to the whole group ends Inductor's workers too: that we are about to stop is reported elsewhere.
+# A signal to the process group also ends Inductor's workers, whose warnings about it would only add noise.
 logging.getLogger("torch._inductor.compile_worker.subproc_pool").setLevel(logging.ERROR)
 
-Announce = Callable[[], AbstractContextManager[object]]  # entered while a program is compiled, which takes a while
+Announce = Callable[[], AbstractContextManager[object]]  # a context that is entered while a program compiles
 
 
 VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
@@ -26,23 +26,23 @@ VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
 
 @contextmanager
 def captured(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
-    """Capture what runs inside as `graph`.
+    """Capture the CUDA work of the `with` block as `graph`.
 
-    An older graph that the garbage collector frees in the middle of a capture would end it.
+    The garbage collector is off meanwhile: freeing an older graph during a capture would abort it.
     """
     gc.collect()
-    wanted = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         with torch.cuda.graph(graph):
             yield
     finally:
-        if wanted:
+        if was_enabled:
             gc.enable()
 
 
 def warm_up(work: Callable[[], object], device: torch.device) -> None:
-    """Run what is to be captured twice on a side stream: it compiles, and lets libraries allocate."""
+    """Run `work` twice on a side stream before its capture, so that it compiles and libraries allocate."""
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
@@ -54,19 +54,19 @@ def warm_up(work: Callable[[], object], device: torch.device) -> None:
 def compile_once(
     function: Callable[..., Any], backend: str = "inductor", announce: Announce = nullcontext
 ) -> Callable[..., Any]:
-    """Compiled at the first call, which fixes all shapes; later calls must bring the same ones.
+    """Compile a function at its first call, which fixes all shapes; later calls must have the same ones.
 
-    The function changes tensors in place and returns None, a new tensor, or dicts and tuples of them. After its first
-    call the kernels are called without Dynamo, whose way from a call to the kernels takes longer than a small update.
+    The function changes tensors in place and returns None, a new tensor, or dicts and tuples of them. After the first
+    call the kernels are called without Dynamo, whose overhead per call exceeds the time of a small update.
     """
     if backend == "inductor":
         _choose_kernels_by_rule()
-    # A code object of its own, since Dynamo counts recompilations per code object, over all engines of the process.
-    own = types.FunctionType(
+    # A separate code object, since Dynamo counts recompilations per code object, over all engines of the process.
+    copy = types.FunctionType(
         function.__code__.replace(), function.__globals__, function.__name__, None, function.__closure__
     )
     recorder = _Recorder(backend)
-    compiled = torch.compile(own, dynamic=False, fullgraph=True, backend=recorder)
+    compiled = torch.compile(copy, dynamic=False, fullgraph=True, backend=recorder)
     direct: Callable[..., Any] | None = None
 
     def call(*inputs: Any) -> Any:
@@ -82,16 +82,16 @@ def compile_once(
 
 
 def _choose_kernels_by_rule() -> None:
-    """Kernels whose choice changes how sums are rounded are not timed against each other: a busy GPU picked others."""
-    from torch._inductor import config  # here: only those who compile pay for loading it
+    """Make Inductor choose kernels without timing them: on a busy GPU another choice would round sums differently."""
+    from torch._inductor import config  # here, since it is slow to import and only compiling needs it
 
     config.deterministic = True
-    # Set explicitly, so that it is part of the cache's key: code cached in another numeric mode is of another width.
+    # Set explicitly to be part of the cache key: code cached in another numeric mode has another vector width.
     config.cpp.simdlen = VECTOR_BITS.get(torch.backends.cpu.get_cpu_capability())
 
 
 def _leaves(inputs: tuple[Any, ...]) -> list[Any]:
-    """The tensors of a call: each input is one, or a dict or list of them, in the same order every time."""
+    """The tensors of a call in a fixed order: each input is a tensor, or a dict or list of tensors."""
     leaves: list[Any] = []
     for one in inputs:
         if isinstance(one, Tensor):
@@ -102,7 +102,7 @@ def _leaves(inputs: tuple[Any, ...]) -> list[Any]:
 
 
 class _Recorder:
-    """A backend that remembers the compiled kernels and the tensors they were called with."""
+    """A compiler backend that records the compiled kernels and the tensors of their first call."""
 
     def __init__(self, backend: str) -> None:
         self.backend = lookup_backend(backend)
@@ -121,34 +121,34 @@ class _Recorder:
         return first_call
 
     def direct(self, inputs: tuple[Any, ...], result: Any) -> Callable[..., Any]:
-        """Calls the kernels with the function's inputs in their places; the rest are tensors that never move."""
+        """A function that calls the kernels with its inputs inserted; the other arguments are fixed tensors."""
         (kernels,) = self.kernels
         leaves = [id(leaf) for leaf in _leaves(inputs)]
         arguments = list(self.arguments)
         places = [(leaves.index(id(one)), place) for place, one in enumerate(arguments) if id(one) in leaves]
         for _, place in places:
             arguments[place] = None
-        outcome = _outcome(result, self.outputs)
+        build_result = _result_builder(result, self.outputs)
         self.arguments, self.outputs = (), ()
 
         def call(*inputs: Any) -> Any:
             leaves, now = _leaves(inputs), arguments.copy()
             for leaf, place in places:
                 now[place] = leaves[leaf]
-            return outcome(kernels(*now))
+            return build_result(kernels(*now))
 
         return call
 
 
-def _outcome(result: Any, outputs: Any) -> Callable[[Any], Any]:
-    """How the function's result is put together from the kernels' outputs, learned from one call."""
+def _result_builder(result: Any, outputs: Any) -> Callable[[Any], Any]:
+    """A function that builds the result from the kernels' outputs; its structure is inferred from one call."""
     if result is None:
         return lambda outputs: None
     if isinstance(result, Tensor):
         (number,) = [number for number, one in enumerate(outputs) if one is result]
         return lambda outputs: outputs[number]
     if isinstance(result, dict):
-        parts = {key: _outcome(value, outputs) for key, value in result.items()}
+        parts = {key: _result_builder(value, outputs) for key, value in result.items()}
         return lambda outputs: {key: part(outputs) for key, part in parts.items()}
-    items = [_outcome(value, outputs) for value in result]
+    items = [_result_builder(value, outputs) for value in result]
     return lambda outputs: tuple(item(outputs) for item in items)

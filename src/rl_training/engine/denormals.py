@@ -1,7 +1,7 @@
-"""Numbers too small for a normal float count as zero while an update runs on a CPU.
+"""Flushes denormal floats to zero while an update runs on a CPU.
 
-A processor takes a hundred times as long for one of them, and gradients are full of them: a third of a REDQ update.
-Everything outside, such as an environment's physics, keeps the usual arithmetic.
+Arithmetic with a denormal takes a hundred times as long, and gradients contain many: a third of the time of a REDQ
+update. Code outside updates, such as an environment's physics, keeps the usual arithmetic.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import TypeAlias
 
 import torch
 
-FENV_BYTES = 256  # of a fenv_t, generously: 32 on x86, 8 on ARM
+FENV_BYTES = 256  # an upper bound of sizeof(fenv_t): 32 on x86, 8 on ARM
 Environment: TypeAlias = "ctypes.Array[ctypes.c_char]"
 
 
 @contextmanager
 def flushed_denormals() -> Iterator[None]:
-    """In this thread and in all that torch shares its work with; where these cannot be reached, nothing changes.
+    """Flush denormals in this thread and in torch's worker threads; where those cannot be set, change nothing.
 
-    Half of the threads would not do: which of them take part depends on what the process has run before. Threads that
-    are started inside, as the compiler's are, keep it.
+    It must be all of them: which threads take part in an operation depends on what the process has run before. Threads
+    started inside, such as the compiler's, keep the setting.
     """
     if _library is None:
         yield
@@ -43,15 +43,14 @@ def _set_everywhere(library: ctypes.CDLL, environment: Environment) -> None:
 
 
 def _environment(library: ctypes.CDLL) -> Environment:
-    """How this thread computes now."""
+    """The floating-point environment of this thread."""
     environment = ctypes.create_string_buffer(FENV_BYTES)
     library.fegetenv(environment)
     return environment
 
 
 def _find() -> tuple[ctypes.CDLL | None, Environment]:
-    """The C library with, once torch is loaded, GNU's OpenMP, under which torch's threads run on Linux; and how a
-    thread computes that flushes."""
+    """The loaded libraries, with libm and GNU OpenMP (torch's threads on Linux), and the environment that flushes."""
     library, names = ctypes.CDLL(None) if sys.platform.startswith("linux") else None, ("fegetenv", "fesetenv")
     if library is None or not all(hasattr(library, name) for name in (*names, "GOMP_parallel")):
         return None, ctypes.create_string_buffer(0)

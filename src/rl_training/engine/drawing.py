@@ -1,4 +1,4 @@
-"""Random numbers for updates, each a function of (seed, stream, update): on the host, or in a graph on the device."""
+"""Random numbers of updates, each a function of (seed, stream, update): on the host, or in a graph on the device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rl_training.tensors import device_rng
 def host_indices(
     seeds: Sequence[int], update: int, size: int | NDArray[np.int64], count: int, batch_size: int
 ) -> Tensor:
-    """(count, seeds, batch) rows of a source that holds `size`."""
+    """(count, seeds, batch) uniform row numbers below `size`."""
     rows = [stream(seed, "replay", update).integers(size, size=(count, batch_size)) for seed in seeds]
     return torch.from_numpy(np.stack(rows, 1))
 
@@ -36,32 +36,32 @@ def host_noise(
     device: torch.device | None = None,
     stream_name: str = "noise",
 ) -> Noise:
-    """(seeds, *shape) random numbers of each kind; `step` is an update, or of another stream what it counts by."""
+    """(seeds, *shape) random numbers for each spec; `step` is the update, or the counter of another stream."""
     rows: dict[str, list[Any]] = {name: [] for name in specs}
     for seed in seeds if specs else ():
         rng = stream(seed, stream_name, step)
         for name, spec in specs.items():
             rows[name].append(spec.draw(rng))
-    # One seed's numbers are not copied to be stacked.
+    # np.stack would copy the numbers of a single seed.
     arrays = {name: values[0][None] if len(seeds) == 1 else np.stack(values) for name, values in rows.items()}
     return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
 
 
 def device_indices(seeds: Tensor, updates: Tensor, source: Source, batch_size: int) -> Tensor:
-    """(updates, seeds, batch) rows of what the source holds when the graph runs."""
+    """(updates, seeds, batch) uniform row numbers below the source's size at the time the graph runs."""
     # floor(u * size), clamped: randint(high) would freeze the size into the graph.
     random = device_uniforms(seeds, updates, batch_size)
     return torch.minimum((random * source.size_tensor).long(), source.size_tensor - 1)
 
 
 def device_uniforms(seeds: Tensor, updates: Tensor, batch_size: int) -> Tensor:
-    """(updates, seeds, batch) in (0, 1), of 48 bits: of 24, rows of a large source would not be equally likely."""
+    """(updates, seeds, batch) numbers in (0, 1) of 48 bits: with 24, rows of a large source are not equally likely."""
     high, low = device_rng.uniforms(seeds, STREAM_IDS["replay"], updates, 2 * batch_size).double().chunk(2, -1)
     return high + (low - 0.5) * 2.0**-24
 
 
 def device_noise(seeds: Tensor, steps: Tensor, specs: Mapping[str, NoiseSpec], stream_name: str = "noise") -> Noise:
-    """(*steps, seeds, *shape) random numbers of each kind, drawn where the seeds are."""
+    """(*steps, seeds, *shape) random numbers for each spec, drawn on the device of `seeds`."""
     noise = {}
     for number, (name, spec) in enumerate(specs.items()):
         draw = device_rng.normals if spec.kind == "normal" else device_rng.uniforms

@@ -34,11 +34,11 @@ class Execution:
     device: torch.device
     compiled: bool = False
     backend: str = "inductor"
-    looped: bool = False  # the seeds one after the other, instead of by vmap
+    looped: bool = False  # seeds run one after the other instead of by vmap
 
 
 class Engine:
-    """Owns every tensor an update changes."""
+    """Runs updates and owns every tensor that they change."""
 
     def __init__(
         self,
@@ -69,16 +69,16 @@ class Engine:
         self.first_nonfinite_update = torch.full((seeds,), -1, dtype=torch.int64, device=device)
         self.seed_tensor = torch.tensor(self.seeds, dtype=torch.int64, device=device)
         self.metrics = MetricSums([phase.name for phase in self.phases], seeds, device)
-        self.denormals_flushed = flushed_denormals if device.type == "cpu" else nullcontext  # entered around updates
-        self.programs: dict[Any, Callable[..., Any]] = {}  # compiled or captured: they hold the tensors of this object
+        self.denormals_flushed = flushed_denormals if device.type == "cpu" else nullcontext  # a context for updates
+        self.programs: dict[Any, Callable[..., Any]] = {}  # compiled or captured; they refer to this engine's tensors
         self.while_compiling: Announce = nullcontext
         self._views = self._make_views()
         self._seed_views = [entry(self._views, seed) for seed in range(seeds)]
 
-    # --- what the losses see -------------------------------------------------------------------------------------
+    # --- parameter groups ----------------------------------------------------------------------------------------
     def groups(self) -> Groups:
         """Every group with its seed axis, as views of the buffers."""
-        if torch.compiler.is_compiling():  # views made inside a compiled update are free, and aliased inputs are not
+        if torch.compiler.is_compiling():  # inside a compiled update views are free, and aliased inputs are not
             return self._make_views()
         return self._views
 
@@ -103,7 +103,7 @@ class Engine:
 
     # --- one update ----------------------------------------------------------------------------------------------
     def apply(self, due: Due, batch: Batch, noise: Noise) -> Tensor | None:
-        """The phases that are due, one after the other. Returns the errors of rows (seeds, batch) if a loss gives them.
+        """Run the phases that are due, in order. Returns the row errors (seeds, batch) if a loss computes them.
 
         Every way to run an update ends here; `engine/training.py` lists them.
         """
@@ -137,7 +137,7 @@ class Engine:
         return None if row_errors is None else row_errors.view(seeds, -1)
 
     def _step(self, number: int, grads: Groups) -> None:
-        """One step of a phase's optimizer."""
+        """Take one step of a phase's optimizer."""
         optimizer, powers = self.optimizers[number], self.beta_powers[number]
         if optimizer.max_grad_norm is not None:
             grads = clip_per_seed(grads, self.layouts, optimizer.max_grad_norm)
@@ -155,20 +155,20 @@ class Engine:
 
     @torch.no_grad()
     def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> None:
-        """One update on a given batch; every tensor has the seed axis. To be called within `denormals_flushed`."""
+        """Run one update on a given batch; every tensor has the seed axis. Call it within `denormals_flushed`."""
         if not self.metrics.names:
-            self.learn_metric_names(batch, noise)
+            self.allocate_metrics(batch, noise)
         due = self.due(self.update_count + 1) if due is None else due
         if self.compiled:
-            batch = dict(sorted(batch.items()))  # a program tells its inputs apart by their order
+            batch = dict(sorted(batch.items()))  # a program identifies its inputs by their order
             self._program(due, batch)(batch, noise)
         else:
             self.apply(due, batch, noise)
         self.count(due)
 
     def _program(self, due: Due, batch: Batch) -> Callable[[Batch, Noise], None]:
-        """`apply` compiled for some phases and a kind of batch."""
-        # Everything that the kernels take for granted: they do not look again.
+        """`apply`, compiled for the phases that are due and the specs of a batch."""
+        # Everything the kernels assume: they are called without guards.
         key = (due, tuple((name, one.shape, one.dtype, one.stride()) for name, one in batch.items()))
         if key not in self.programs:
 
@@ -179,14 +179,16 @@ class Engine:
         return self.programs[key]
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function compiled with this engine's backend."""
         return compile_once(function, self.backend, lambda: self.while_compiling())
 
     def count(self, due: Due) -> None:
+        """Count one update, and one for each phase that ran."""
         self.update_count += 1
         self.metrics.count(due)
 
     def metric_names(self, batch: Batch, noise: Noise) -> dict[str, list[str]]:
-        """Each phase's metrics, found by calling its loss once without effect: their sums need a place."""
+        """The metric names of each phase, found by calling its loss once without effect."""
         groups, names = self.groups_by_seed()[0], {}
         batch, noise = entry((batch, noise), 0)
         with torch.no_grad():
@@ -198,8 +200,9 @@ class Engine:
                 batch = {**batch, **result.carried}
         return names
 
-    def learn_metric_names(self, batch: Batch, noise: Noise) -> None:
-        self.metrics.learn_names(self.metric_names(batch, noise))
+    def allocate_metrics(self, batch: Batch, noise: Noise) -> None:
+        """Allocate the sums of all metrics, whose names follow from one batch."""
+        self.metrics.allocate(self.metric_names(batch, noise))
 
     def host_indices(self, size: int | NDArray[np.int64], count: int, batch_size: int) -> Tensor:
         return drawing.host_indices(self.seeds, self.update_count, size, count, batch_size)
@@ -210,8 +213,8 @@ class Engine:
     def host_noise(self, specs: Mapping[str, NoiseSpec]) -> Noise:
         return drawing.host_noise(self.seeds, self.update_count, specs, self.device)
 
-    def mutable(self) -> list[Tensor]:
-        """Everything an update changes."""
+    def changed_tensors(self) -> list[Tensor]:
+        """Every tensor that an update changes."""
         return [
             *self.flat.values(),
             *self.adam_mean.values(),
@@ -225,20 +228,20 @@ class Engine:
 
     # --- between updates -----------------------------------------------------------------------------------------
     def set_rates(self, values: Mapping[str, float]) -> None:
-        """The learning rate of each phase."""
+        """Set the learning rate of each phase."""
         if values != self.rate_values:
             self.rate_values = dict(values)
             for number, phase in enumerate(self.phases):
                 self.rates[number].fill_(values[phase.name])
 
     def set_group(self, group: str, values: Mapping[str, Tensor]) -> None:
-        """Values for a group that no loss trains: for all seeds, or with the seed axis."""
+        """Set the values of a group that no loss trains: the same for all seeds, or with the seed axis."""
         for name, value in values.items():
             view = self._views[group][name]
             view.copy_(value.float().expand_as(view), non_blocking=True)
 
     def fill(self, group: str, name: str, value: float) -> None:
-        """The same number for every seed."""
+        """Set a tensor to the same number for every seed."""
         self._views[group][name].fill_(value)
 
     @torch.no_grad()
@@ -255,7 +258,7 @@ class Engine:
                 self.flat[target].copy_(self.flat[source])
 
     def failure(self, seed: int) -> tuple[list[str], dict[str, float]]:
-        """Which metrics of a seed were not finite first, and all its metrics then."""
+        """The metrics of a seed that became nonfinite first, and all its metrics at that update."""
         stepped = (self.beta_powers[:, 0] < 1).tolist()
         return self.metrics.at_failure(
             seed, [phase.name for phase, ran in zip(self.phases, stepped, strict=True) if ran]
@@ -263,7 +266,7 @@ class Engine:
 
     # --- state ---------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything, by name, with the seed axis; counters too."""
+        """All tensors and counters by name, with the seed axis."""
         state: dict[str, Tensor] = {}
         for kind, buffers in (("params", self.flat), ("adam_mean", self.adam_mean), ("adam_square", self.adam_square)):
             for group, flat in buffers.items():
@@ -276,8 +279,9 @@ class Engine:
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Load the tensors of `state_dict`; names, shapes, dtypes and counters are checked first."""
         if self.metrics.adopt_names(state):
-            self.programs.clear()  # they would keep writing into the tensors that were replaced
+            self.programs.clear()  # they would write to the replaced tensors
         mine = self.state_dict()
         if set(mine) != set(state):
             odd = sorted(set(mine) ^ set(state))

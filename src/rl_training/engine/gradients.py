@@ -1,4 +1,4 @@
-"""The gradients of one phase: of one seed, of all seeds together, or of one seed after the other."""
+"""The gradients of one phase: for one seed, for all seeds by vmap, or for one seed after the other."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rl_training.engine.groups import Groups
 from rl_training.engine.networks import Batch, Binding
 from rl_training.engine.phases import LossResult, Noise, Phase
 
-Gradients = tuple[Groups, LossResult]  # of the phase's groups, and what its loss returned
+Gradients = tuple[Groups, LossResult]  # gradients of the phase's groups, and the result of its loss
 
 
 def phase_gradients(phase: Phase, binding: Binding, groups: Groups, batch: Batch, noise: Noise) -> Gradients:
-    """One seed's, without a seed axis: no vmap, which costs about a quarter on a CPU.
+    """The gradients of one seed, without a seed axis: vmap would cost about a quarter on a CPU.
 
-    In eager mode there is no functional transform either, so a debugger sees an ordinary loss.
+    Eager mode uses ordinary autograd, so that a loss can be debugged.
     """
     if torch.compiler.is_compiling():
         return _transformed(grad_and_value(_pure_loss(phase, binding), has_aux=True), phase, groups, batch, noise)
@@ -37,20 +37,20 @@ def phase_gradients(phase: Phase, binding: Binding, groups: Groups, batch: Batch
 
 
 def stacked_gradients(phase: Phase, binding: Binding, groups: Groups, batch: Batch, noise: Noise) -> Gradients:
-    """All seeds' at once: every tensor has the seed axis in front."""
+    """The gradients of all seeds at once; the first axis of every tensor is the seed."""
     every_seed = vmap(grad_and_value(_pure_loss(phase, binding), has_aux=True))
     return _transformed(every_seed, phase, groups, batch, noise)
 
 
 def looped_gradients(phase: Phase, binding: Binding, groups: list[Groups], batch: Batch, noise: Noise) -> Gradients:
-    """One seed after the other; the results have the seed axis in front."""
+    """The gradients of one seed after the other; the first axis of the results is the seed."""
     every = [phase_gradients(phase, binding, one, *entry((batch, noise), seed)) for seed, one in enumerate(groups)]
     grads, results = zip(*every, strict=True)
     return stacked(grads), LossResult(*stacked(results))
 
 
 def _pure_loss(phase: Phase, binding: Binding) -> Callable[..., tuple[Tensor, dict[str, Any]]]:
-    """The phase's loss as torch.func wants it: trained parameters first, only tensors behind the value."""
+    """The phase's loss in the form torch.func needs: trained parameters first, auxiliary outputs only tensors."""
 
     def loss(trained: Groups, frozen: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, dict[str, Any]]:
         groups = {**frozen, **trained}
@@ -71,7 +71,7 @@ def _transformed(function: Callable[..., Any], phase: Phase, groups: Groups, bat
 
 
 def map_tensors(tree: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    """`function` of every tensor in nested tuples and dicts; None stays None."""
+    """Apply `function` to every tensor in nested tuples and dicts; None stays None."""
     if isinstance(tree, Tensor):
         return function(tree)
     if isinstance(tree, dict):
@@ -80,12 +80,12 @@ def map_tensors(tree: Any, function: Callable[[Tensor], Tensor]) -> Any:
 
 
 def entry(tree: Any, index: int) -> Any:
-    """The entry `index` of every tensor in nested tuples and dicts."""
+    """The entry `index` along the first axis of every tensor in nested tuples and dicts."""
     return map_tensors(tree, lambda tensor: tensor[index])
 
 
 def stacked(trees: Any) -> Any:
-    """The inverse of `entry`: nested tuples and dicts of the same structure as one, with an axis in front."""
+    """The inverse of `entry`: nested tuples and dicts of one structure, stacked along a new first axis."""
     first = trees[0]
     if isinstance(first, Tensor):
         return torch.stack(trees)

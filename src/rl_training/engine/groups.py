@@ -1,7 +1,7 @@
-"""A group of parameters is one flat buffer.
+"""The flat buffer of a parameter group.
 
 Each parameter is a contiguous block [seed, *shape] of it, so Adam, Polyak averaging and copies are one operation on one
-tensor whatever the number of layers or seeds, while the networks see ordinary (strided-free) tensors.
+tensor for any number of layers and seeds, while the networks get ordinary contiguous tensors.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from torch import Tensor
 
 Params = dict[str, Tensor]
 Groups = dict[str, Params]
-ALIGNMENT = 16  # floats: 64 bytes, what vectorised kernels and tensor cores want
+ALIGNMENT = 16  # floats: 64 bytes, as vectorised kernels and tensor cores need
 
 
 class GroupLayout:
-    """Where each parameter lies in its group's buffer."""
+    """The position of each parameter in its group's buffer."""
 
     def __init__(self, shapes: Mapping[str, torch.Size], seeds: int) -> None:
         self.seeds = seeds
         self.shapes = dict(shapes)
-        self.blocks: list[tuple[str, int, int, int]] = []  # name, start, length, padding behind it
+        self.blocks: list[tuple[str, int, int, int]] = []  # name, start, length, padding after it
         start = 0
         for name, shape in self.shapes.items():
             length = seeds * shape.numel()

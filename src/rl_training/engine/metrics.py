@@ -1,4 +1,4 @@
-"""Metrics of updates stay on the device, as sums, until somebody reads them."""
+"""Metrics of updates, summed on the device until they are read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rl_training.engine.phases import Due, Metrics
 
 
 class LatestMetrics(Mapping[str, float]):
-    """Metrics of the newest update of the first seed; reading one is what waits for the device."""
+    """Metrics of the newest update of the first seed; only reading a value waits for the device."""
 
     def __init__(self, names: Sequence[str], values: Tensor) -> None:
         self._rows = {name: row for row, name in enumerate(names)}
@@ -36,25 +36,26 @@ class MetricSums:
 
     def __init__(self, phases: Sequence[str], seeds: int, device: torch.device) -> None:
         self.seeds, self.device = seeds, device
-        self.names: dict[str, tuple[str, ...]] = {}  # by phase, known after the first look at a batch
+        self.names: dict[str, tuple[str, ...]] = {}  # by phase; empty before the first batch
         self.sums: dict[str, Tensor] = {}
         self.latest: dict[str, Tensor] = {}
         self.counts = dict.fromkeys(phases, 0)
 
-    def learn_names(self, names: Mapping[str, Sequence[str]]) -> None:
+    def allocate(self, names: Mapping[str, Sequence[str]]) -> None:
+        """Allocate sums and newest values for the metrics of each phase."""
         for phase, metrics in names.items():
             self.names[phase] = tuple(sorted(metrics))
             self.sums[phase] = torch.zeros(len(metrics), self.seeds, device=self.device)
             self.latest[phase] = torch.full((len(metrics), self.seeds), torch.nan, device=self.device)
 
     def check_names(self, names: Mapping[str, Sequence[str]]) -> None:
-        """Those adopted from a file against those the losses give."""
+        """Reject names from a loaded state that are not those of the losses."""
         expected = {phase: tuple(sorted(metrics)) for phase, metrics in names.items()}
         if self.names != expected:
             raise ValueError(f"the metrics are {self.names}, this learner's are {expected}")
 
     def add(self, phase: str, metrics: Metrics, failed: Tensor) -> Tensor:
-        """Part of an update. Returns which seeds had only finite numbers; `failed` ones keep what they failed with."""
+        """Add one update's metrics. Returns which seeds had only finite values; `failed` seeds keep their last ones."""
         values = torch.stack([metrics[name].reshape(self.seeds) for name in self.names[phase]])
         self.latest[phase].copy_(torch.where(failed, self.latest[phase], values))
         self.sums[phase].add_(values)
@@ -72,7 +73,7 @@ class MetricSums:
         return LatestMetrics(names, torch.cat(list(self.latest.values())))
 
     def at_failure(self, seed: int, ran: Sequence[str]) -> tuple[list[str], dict[str, float]]:
-        """What a failed seed failed with: the metrics that were not finite first, and all of the phases that `ran`."""
+        """The metrics of a failed seed that became nonfinite first, and all metrics of the phases that `ran`."""
         phases = [
             dict(zip(names, self.latest[phase][:, seed].tolist(), strict=True))
             for phase, names in self.names.items()
@@ -103,9 +104,9 @@ class MetricSums:
         return state
 
     def adopt_names(self, state: Mapping[str, Tensor]) -> bool:
-        """A learner takes over what the state it is about to load knows: names, or that no batch was seen yet.
+        """Take the metric names from a state before it is loaded; it has none if it was saved before the first batch.
 
-        True if that replaced tensors that were in use.
+        True if tensors in use were replaced.
         """
         in_use = bool(self.names)
         found = [key.split(".", 2) for key in state if key.startswith("metric_sum.") and key.count(".") >= 2]
@@ -113,5 +114,5 @@ class MetricSums:
             self.names, self.sums, self.latest = {}, {}, {}
             return in_use
         if not in_use:
-            self.learn_names({phase: [name for _, of, name in found if of == phase] for phase in self.counts})
+            self.allocate({phase: [name for _, of, name in found if of == phase] for phase in self.counts})
         return False

@@ -1,4 +1,4 @@
-"""Modules as functions of their parameters, and the view of all parameter groups that losses and policies see."""
+"""Modules as functions of their parameters, and the view of all parameter groups that losses and policies use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TARGET_PREFIX = "target_"
 
 
 class Network:
-    """A module whose parameters are an argument: what makes a loss a function."""
+    """A module whose parameters are an argument, so that a loss is a pure function."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -41,7 +41,7 @@ class BoundNetwork(Generic[Output]):
         module, params = self.network.module, self.params
         if torch.compiler.is_compiling():
             return functional_call(module, params, inputs)  # type: ignore[no-any-return]
-        # functional_call in few lines: its checks cost more than a small network's forward pass.
+        # functional_call without its checks, which cost more than a small network's forward pass.
         slots = self.network.slots
         before = [parameters[name] for parameters, name, _ in slots]
         for parameters, name, full_name in slots:
@@ -53,25 +53,25 @@ class BoundNetwork(Generic[Output]):
                 parameters[name] = parameter
 
     def members(self, index: int | Tensor) -> BoundNetwork[Output]:
-        """Some members of a stacked ensemble: one by its number, or those at the numbers in a tensor."""
+        """Some members of a stacked ensemble: one by its index, or those at the indices in a tensor."""
         chosen = slice(index, index + 1) if isinstance(index, int) else index
         return BoundNetwork(self.network, {name: stacked[chosen] for name, stacked in self.params.items()})
 
     def detached(self) -> BoundNetwork[Output]:
-        """The same network, used but not trained."""
+        """The same network, without gradients for its parameters."""
         return BoundNetwork(self.network, {name: tensor.detach() for name, tensor in self.params.items()})
 
 
 class Networks:
-    """One seed's parameter groups: a network's group is callable, `nets.critic(obs, action)`; others are their tensors.
+    """One seed's parameter groups: a network's group is callable, `nets.critic(obs, action)`; others are dicts.
 
-    A subclass annotates the groups of its algorithm, which gives them their types; nothing else needs to be written.
+    A subclass annotates the groups of its algorithm with their types; nothing else needs to be written.
     """
 
     def __init__(self, groups: Groups, networks: Mapping[str, Network], prefix: str = "") -> None:
         self.groups, self.networks, self.prefix = groups, networks, prefix
 
-    if not TYPE_CHECKING:  # a group that no annotation names is an error to the type checker
+    if not TYPE_CHECKING:  # to the type checker, a group without an annotation is an error
 
         def __getattr__(self, name: str) -> Any:
             group = self.prefix + name
@@ -85,22 +85,23 @@ class Networks:
 
     @property
     def target(self: View) -> View:
-        """The target copies, through the same modules: `nets.target.critic` has the parameters of `target_critic`."""
+        """The target networks, with the same modules: `nets.target.critic` has the parameters of `target_critic`."""
         return type(self)(self.groups, self.networks, TARGET_PREFIX)
 
 
 class Binding:
-    """How losses and policies see one seed: its groups as `Networks`, and observations as the networks want them."""
+    """Binds one seed's parameter groups to the networks, and prepares its batches, for losses and policies."""
 
     def __init__(self, view: type[Networks], modules: Mapping[str, nn.Module], prepare: Prepare | None = None) -> None:
         self.view, self.networks = view, {group: Network(module) for group, module in modules.items()}
-        self.prepare = prepare  # e.g. normalises the observations in a batch
+        self.prepare = prepare  # for example, normalises the observations of a batch
 
     def networks_of(self, groups: Groups) -> Any:
         """The view of one seed's groups; its type is that of the algorithm."""
         return self.view(groups, self.networks)
 
     def batch_for(self, groups: Groups, batch: Batch) -> Batch:
+        """The batch as the networks receive it."""
         return batch if self.prepare is None else self.prepare(groups, batch)
 
 

@@ -1,6 +1,6 @@
 """Adam on a group's flat buffer, and gradient clipping per seed.
 
-Written out (and tested against torch.optim.Adam) so that the whole update can be compiled and captured as one function:
+Written here (and tested against torch.optim.Adam) so that a whole update can be compiled and captured as one function:
 the learning rate and the step are tensors, since a captured graph freezes Python numbers.
 """
 
@@ -28,9 +28,9 @@ class Adam:
 def adam_(
     flat: Tensor, grad: Tensor, mean: Tensor, square: Tensor, powers: Tensor, rate: Tensor, optimizer: Adam
 ) -> None:
-    """One step in place. `powers` holds beta1 and beta2 to the number of steps, this one included, in float64.
+    """Take one step in place. `powers` holds beta1**t and beta2**t in float64, where t counts this step too.
 
-    They are carried along and multiplied: computed here, a compiler would take the power anew for every few elements.
+    The caller updates them by multiplication: computed here, compiled code would repeat the power for each vector.
     """
     beta1, beta2 = optimizer.betas
     mean.lerp_(grad, 1 - beta1)
@@ -46,9 +46,9 @@ def clip_per_seed(grads: Groups, layouts: Mapping[str, GroupLayout], max_norm: f
     squares = []
     for group, tensors in grads.items():
         for name, tensor in tensors.items():
-            columns = (1, *layouts[group].shapes[name])[-1]  # a temperature has no axis of its own
+            columns = (1, *layouts[group].shapes[name])[-1]  # a scalar, such as a temperature, has no axis
             squares.append(tensor.reshape(layouts[group].seeds, -1, columns).square().sum(1).sum(-1))
-    # In steps and one after the other: a sum over everything at once goes in another order where a seed is alone.
+    # Summed in a fixed order: one sum over everything would round differently for a seed alone.
     norm = square_root(sum(squares[1:], squares[0]))
     scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
     return {

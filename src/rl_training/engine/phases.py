@@ -1,4 +1,4 @@
-"""What an algorithm gives the engine: losses over parameter groups, the random numbers they need, where data is."""
+"""The inputs of the engine: losses over parameter groups, the random numbers they need, the source of batches."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from rl_training.engine.optimizers import Adam
 
 Noise = dict[str, Tensor]
 Metrics = dict[str, Tensor]
-Schedule = Callable[[float], float]  # of the share of the run that is done
+Schedule = Callable[[float], float]  # a function of the share of the run that is done
 Due = tuple[str, ...]  # the names of the phases that run at an update
 UPDATE = "update"
 
 
 class LossResult(NamedTuple):
-    """What a loss returns."""
+    """The result of a loss."""
 
-    loss: Tensor  # what is minimised
+    loss: Tensor  # the scalar to minimise
     metrics: Metrics
-    row_errors: Tensor | None = None  # (batch,): the errors that become priorities of a prioritised replay
-    carried: Mapping[str, Tensor] = {}  # for the later phases of the same update, which find it in their batch
+    row_errors: Tensor | None = None  # (batch,): errors, from which a prioritised replay computes priorities
+    carried: Mapping[str, Tensor] = {}  # added to the batch of the later phases of the same update
 
 
-Loss = Callable[[Any, Batch, Noise], LossResult]  # of the algorithm's `Networks`, a batch and random numbers
+Loss = Callable[[Any, Batch, Noise], LossResult]  # arguments: `Networks`, a batch, random numbers
 
 
 @dataclass(frozen=True)
 class Phase:
-    """One loss and the groups it trains. The other groups reach the loss as they are and get no gradient."""
+    """One loss and the groups it trains. The other groups get no gradient."""
 
     name: str
     groups: tuple[str, ...]
     loss: Loss
-    every: int = 1  # trained at each `every`-th update
+    every: int = 1  # runs at every `every`-th update
     rate: Schedule | None = None  # the learning rate; None: the learner's
     optimizer: Adam | None = None  # None: the learner's
-    counted: bool = False  # the batch has the number of the update, counted from 1, as `update`
+    counted: bool = False  # `batch["update"]` is the number of the update, counted from 1
 
 
 @dataclass(frozen=True)
 class NoiseSpec:
-    """Random numbers one update needs, per seed."""
+    """The distribution and shape of random numbers for one seed."""
 
     kind: str  # "normal" or "uniform"
     shape: tuple[int, ...]
@@ -63,17 +63,17 @@ class Priorities(Protocol):
     def set_beta(self, beta: float) -> None: ...
 
     def draw(self, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-        """(seeds, batch) uniform numbers to row numbers and importance weights."""
+        """Row numbers and importance weights, from (seeds, batch) uniform random numbers."""
 
     def update(self, rows: Tensor, errors: Tensor) -> None:
-        """The errors of rows just used become their priorities."""
+        """Set the priorities of rows from their errors."""
 
     def tensors(self) -> list[Tensor]:
-        """Everything `learn` changes."""
+        """Every tensor that `learn` changes."""
 
 
 class Source(Protocol):
-    """Where batches come from: a replay buffer or a dataset, one row axis per seed."""
+    """A source of batches: a replay buffer or a dataset, one row axis per seed."""
 
     @property
     def size_tensor(self) -> Tensor:
@@ -81,11 +81,11 @@ class Source(Protocol):
 
     @property
     def priorities(self) -> Priorities | None:
-        """None: every row is as likely as any other."""
+        """The priorities of rows; None: all rows are equally likely."""
 
     @property
     def size(self) -> int | NDArray[np.int64]:
-        """How many rows there are, or (batch,) how many for each place of a batch."""
+        """The number of rows, or (batch,) the number for each position in a batch."""
 
     def gather(self, indices: Tensor) -> Batch:
-        """(seeds, batch) row numbers, or (n, seeds, batch), to tensors with those leading axes."""
+        """The rows at (seeds, batch) or (n, seeds, batch) indices, as tensors with those leading axes."""

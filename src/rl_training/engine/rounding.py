@@ -1,4 +1,4 @@
-"""How this process rounds: what each numerical library really uses, and which promises follow from it."""
+"""The numerics of this process: the instruction set of each library, and the reproducibility that follows."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ import torch
 from rl_training.core.checks import UserError, did_you_mean
 from rl_training.core.numerics import MODES, NATIVE, PINNED, VARIABLE, has_avx2, is_amd
 
-# mkl_cbwr_get's answers (mkl_types.h). AMD has no AVX2 branch: there the AVX2 mode is AUTO, one code path for all.
+# Return values of mkl_cbwr_get (mkl_types.h). AMD has no AVX2 branch: its AVX2 mode is AUTO, one code path for all.
 MKL_BRANCHES = {1: "off", 2: "AUTO", 3: "COMPATIBLE", 9: "AVX", 10: "AVX2", 12: "AVX512", 14: "AVX512_E1"}
-BRANCH = 1
+CBWR_BRANCH = 1  # the argument of mkl_cbwr_get
 SAME_WIDTH = {"aten": "AVX2", "onednn": "AVX2", "numpy": "X86_V3", "openblas": "Haswell"}
 UNKNOWN = "unknown"
 
 
 @functools.cache
 def libraries() -> dict[str, str]:
-    """What each library uses, asked of the library itself where it answers."""
+    """The instruction set or version of each library, as the library reports it where it can."""
     aten = torch.backends.cpu.get_cpu_capability()
-    # oneDNN cannot be asked. It reads its variable with its first convolution, torch's kernels theirs with the first
-    # operation: where torch had computed before rl_training was imported, neither is known to have seen it.
+    # oneDNN does not report it. It reads its variable at its first convolution, and torch's kernels theirs at the first
+    # operation: if torch computed before rl_training was imported, neither may have read it.
     onednn = os.environ.get("ONEDNN_MAX_CPU_ISA", "default") if aten == SAME_WIDTH["aten"] else "default"
     return {
         "mkl": _mkl(),
@@ -43,7 +43,7 @@ def libraries() -> dict[str, str]:
 
 
 def numerics(device: str) -> dict[str, str]:
-    """The mode asked for and what is in use: recorded in a run, compared when it is resumed."""
+    """The numeric mode and what each library uses: recorded in a run, compared when it is resumed."""
     mode = os.environ.get(VARIABLE, PINNED)
     if mode not in MODES:
         raise UserError(f"{VARIABLE} must be one of {', '.join(MODES)}, got {mode!r}{did_you_mean(mode, MODES)}")
@@ -54,23 +54,23 @@ def numerics(device: str) -> dict[str, str]:
 def seeds_are_exact(found: Mapping[str, str]) -> bool:
     """Whether a seed among many has the bits of the seed alone (eager, on a CPU).
 
-    MKL without a mode picks its code by the number of matrices; of other matrix libraries nothing is known.
+    MKL without a mode chooses kernels by the number of matrices; other matrix libraries are not trusted.
     """
     return found["mkl"] not in ("off", "none", UNKNOWN)
 
 
 def portable_to(found: Mapping[str, str]) -> str | None:
-    """On which other processors an eager run of one thread has the same bits; None: on this model alone."""
+    """The processors on which an eager run of one thread has the same bits; None: this model only."""
     if any(found[name] != value for name, value in SAME_WIDTH.items()):
         return None
     families = {"COMPATIBLE": "x86-64 with AVX2", "AVX2": "Intel with AVX2"}
-    if is_amd():  # on Intel, AUTO is whatever the processor has
+    if is_amd():  # on Intel, AUTO depends on the processor
         families["AUTO"] = "AMD with AVX2"
     return families.get(found["mkl"])
 
 
-def narrowed(found: Mapping[str, str]) -> str | None:
-    """What a run promises less than its mode says, because something else set a library up first; None: nothing."""
+def numerics_warning(found: Mapping[str, str]) -> str | None:
+    """A warning if a library was initialised before its mode could be set, so that guarantees are lost; else None."""
     if found["mode"] == NATIVE:
         return None
     late = [name for name, value in SAME_WIDTH.items() if found[name] != value]
@@ -90,18 +90,18 @@ def _mkl() -> str:
         return "none"
     try:
         library = ctypes.CDLL(str(Path(torch.__path__[0]) / "lib" / "libtorch_cpu.so"))
-        branch = int(library.mkl_serv_cbwr_get(BRANCH))
+        branch = int(library.mkl_serv_cbwr_get(CBWR_BRANCH))
     except (OSError, AttributeError):
         return UNKNOWN
     return MKL_BRANCHES.get(branch, str(branch))
 
 
 def _numpy() -> str:
-    """The widest group of instructions that numpy's loops may use."""
-    core: Any = importlib.import_module("numpy._core._multiarray_umath")  # numpy has no public way to ask
+    """The widest instruction set that numpy's loops may use."""
+    core: Any = importlib.import_module("numpy._core._multiarray_umath")  # numpy has no public API for it
 
     features = [name for name in core.__cpu_dispatch__ if core.__cpu_features__.get(name)]
-    if "X86_V3" not in core.__cpu_dispatch__:  # before 2.4 the same set had another name
+    if "X86_V3" not in core.__cpu_dispatch__:  # before numpy 2.4 the same set had other names
         features = ["X86_V3" if name in ("FMA3", "AVX2") else name for name in features]
     return features[-1] if features else "baseline"
 

@@ -1,4 +1,4 @@
-"""How target networks follow the networks that learn."""
+"""Update rules of target networks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Polyak:
-    """Targets move the share `tau` of the way to their groups at every update of the phase `after`."""
+    """Move targets by the fraction `tau` towards their groups at every update of the phase `after`."""
 
     groups: Mapping[str, str]  # target group -> the group it follows
     tau: float
@@ -17,7 +17,7 @@ class Polyak:
 
 @dataclass(frozen=True)
 class HardCopy:
-    """Targets become equal to their groups whenever the environment steps pass a multiple of `every`."""
+    """Copy the groups to their targets whenever the environment steps pass a multiple of `every`."""
 
     groups: Mapping[str, str]  # target group -> the group it follows
     every: int

@@ -20,18 +20,18 @@ from rl_training.engine.gradients import entry
 from rl_training.engine.networks import Batch
 from rl_training.engine.phases import Due, Noise, NoiseSpec, Source
 
-MAX_GRAPH_UPDATES = 32  # captured together; a longer burst replays a graph of equal parts
+MAX_GRAPH_UPDATES = 32  # updates in one graph; more updates replay a graph of an equal share several times
 
 
 class Training:
-    """Draws, gathers and learns. From a source with priorities every update draws anew, else all draw at once."""
+    """Draws batches and trains on them: all batches at once, or one per update from a source with priorities."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.programs = engine, engine.programs
 
     @torch.no_grad()
     def train(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
-        """`count` updates on batches drawn from `source`."""
+        """Run `count` updates on batches drawn from `source`."""
         with self.engine.denormals_flushed():
             if self.engine.device.type == "cuda":
                 self._train_captured(source, count, batch_size, specs)
@@ -50,13 +50,13 @@ class Training:
             noise = engine.host_noise(specs)
             drawn = rows[number] if rows is not None else engine.host_uniforms(batch_size)
             if not engine.metrics.names:
-                engine.learn_metric_names(_gather(source, drawn)[0], noise)
+                engine.allocate_metrics(_gather(source, drawn)[0], noise)
             due = engine.due(engine.update_count + 1)
             self._program(source, batch_size, due)(drawn, noise)
             engine.count(due)
 
     def _program(self, source: Source, batch_size: int, due: Due) -> Callable[[Tensor, Noise], None]:
-        """Gathering, learning and, where there are any, new priorities: compiled together if asked for."""
+        """One update as a function: gather, apply, store new priorities; compiled as a whole if the engine compiles."""
         key = (id(source), batch_size, due)
         if key not in self.programs:
 
@@ -64,7 +64,7 @@ class Training:
                 batch, rows = _gather(source, drawn)
                 errors = self.engine.apply(due, batch, noise)
                 if source.priorities is not None:
-                    assert errors is not None, "no loss gave the errors of rows that priorities are made from"
+                    assert errors is not None, "no loss returned row errors, which priorities are computed from"
                     source.priorities.update(rows, errors)
 
             self.programs[key] = self.engine.compile(program) if self.engine.compiled else program
@@ -86,7 +86,7 @@ class Training:
     def burst(
         self, source: Source, batch_size: int, specs: Mapping[str, NoiseSpec], dues: Sequence[Due]
     ) -> Callable[[], None]:
-        """Several updates with all their random numbers drawn at once, on the device, from its own counter."""
+        """A function that runs several updates; their random numbers are drawn at once from the device's counter."""
         engine, count = self.engine, len(dues)
 
         def draw() -> tuple[Tensor, Noise]:
@@ -99,13 +99,13 @@ class Training:
 
         if not engine.metrics.names:
             drawn, noise = entry(draw(), 0)
-            engine.learn_metric_names(_gather(source, drawn)[0], noise)
-        numbers = engine.compile(draw) if engine.compiled else draw
+            engine.allocate_metrics(_gather(source, drawn)[0], noise)
+        draw_all = engine.compile(draw) if engine.compiled else draw
 
         def run() -> None:
-            everything = numbers()
+            drawn_and_noise = draw_all()
             for number, due in enumerate(dues):
-                self._program(source, batch_size, due)(*entry(everything, number))
+                self._program(source, batch_size, due)(*entry(drawn_and_noise, number))
 
         return run
 
@@ -113,9 +113,10 @@ class Training:
     def capture(
         self, source: Source, batch_size: int, specs: Mapping[str, NoiseSpec], dues: tuple[Due, ...]
     ) -> Callable[[], None]:
-        """All that one step of the loop learns, as one CUDA graph."""
+        """The updates of one step of the loop as one CUDA graph."""
         run = self.burst(source, batch_size, specs, dues)
-        state = [*self.engine.mutable(), *(source.priorities.tensors() if source.priorities is not None else ())]
+        priorities = source.priorities.tensors() if source.priorities is not None else ()
+        state = [*self.engine.changed_tensors(), *priorities]
         before = [tensor.clone() for tensor in state]
         warm_up(run, self.engine.device)
         for tensor, value in zip(state, before, strict=True):
@@ -127,7 +128,7 @@ class Training:
 
 
 def _gather(source: Source, drawn: Tensor) -> tuple[Batch, Tensor]:
-    """A batch and its rows, from row numbers or, where there are priorities, from uniform numbers."""
+    """A batch and its row numbers, from row numbers or, with priorities, from uniform random numbers."""
     if source.priorities is None:
         return source.gather(drawn), drawn
     rows, weights = source.priorities.draw(drawn)

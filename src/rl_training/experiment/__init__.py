@@ -1,1 +1,1 @@
-"""Pinned names that live elsewhere: the config, the registry with its functions, the manager."""
+"""Re-exports of fixed public names: the config, the algorithm specs, the manager."""

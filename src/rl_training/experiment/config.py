@@ -1,4 +1,4 @@
-"""Pinned names; they live in `rl_training.config.train_config`."""
+"""Re-exports of fixed public names from `rl_training.config.train_config`."""
 
 from rl_training.config.train_config import TrainConfig
 

@@ -1,4 +1,4 @@
-"""Pinned names; they live in `rl_training.run.manager`."""
+"""Re-exports of fixed public names from `rl_training.run.manager`."""
 
 from rl_training.run.manager import DefaultExperimentManager
 

@@ -1,4 +1,4 @@
-"""Pinned names; they live in `rl_training.run.algorithm_spec`."""
+"""Re-exports of fixed public names from `rl_training.run.algorithm_spec`."""
 
 from rl_training.run.algorithm_spec import AlgorithmSpec, get_algorithm_spec, list_algorithm_specs
 

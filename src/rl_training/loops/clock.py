@@ -1,4 +1,4 @@
-"""Counters of a run: steps, updates owed, and what is due."""
+"""Counters of a run: steps, updates owed, and due intervals."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from rl_training.core.schedules import Every
 
 
 class Clock:
-    """Where a run stands."""
+    """The counters and intervals of a run."""
 
     name = "clock"
 
     def __init__(self, config: TrainConfig, settings: ReplaySettings) -> None:
         self.settings, self.total = settings, config.total_timesteps
         self.step, self.previous_step = 0, 0
-        self.since_training = 0  # transitions not yet paid for with updates
+        self.since_training = 0  # transitions since the last training, fewer than `train_frequency`
         self.stop_reason: str | None = None
-        self.online_from = settings.offline_updates or 0  # an offline run counts its environment's steps from here on
-        # What schedules run towards: extending a run does not change it.
+        self.online_from = settings.offline_updates or 0  # environment steps of an offline run count from here
+        # The end of schedules, which extending a run does not change.
         self.horizon = self.online_from or self.total
-        # A run that starts from a trained policy acts by it from the first step.
+        # A run that starts from a trained policy uses it from the first step.
         has_policy = bool(self.online_from) or config.started_from is not None
         self.random_until = 0 if has_policy else settings.learning_starts
         self.log = Every(config.log_interval)
@@ -32,8 +32,8 @@ class Clock:
 
     @property
     def progress(self) -> float:
-        """The share of the run that schedules have behind them."""
-        # Schedules belong to the offline stage: behind it IQL's actor, at its end, would never learn again.
+        """The share of the schedules' horizon that is done."""
+        # Online, schedules are back at their start: at the end of the offline stage the rate of IQL's actor is 0.
         return 0.0 if 0 < self.online_from <= self.step else self.step / self.horizon
 
     @property
@@ -44,9 +44,9 @@ class Clock:
     def finished(self) -> bool:
         return self.step >= self.total
 
-    def is_due(self, what: Every) -> bool:
+    def is_due(self, every: Every) -> bool:
         """Whether the step just counted passed a multiple of an interval."""
-        return what.passed(self.previous_step, self.step)
+        return every.passed(self.previous_step, self.step)
 
     def count(self, steps: int) -> None:
         """Count environment steps, or offline updates."""
@@ -54,13 +54,13 @@ class Clock:
         self.step += steps
 
     def updates_until(self, end: int, interval: int) -> int:
-        """How many updates may follow at once: up to `end`, a multiple of `interval`, or the next thing that is due."""
+        """The number of updates up to `end`, a multiple of `interval`, or the next log, evaluation or checkpoint."""
         due = (self.log, self.evaluate, self.checkpoint)
         intervals = [interval, *(every.interval for every in due)]
         return min(end - self.step, *(length - self.step % length for length in intervals))
 
     def updates_owed(self, transitions: int) -> int:
-        """A constant update-to-data ratio whatever `num_envs` is: the remainder is carried over."""
+        """The updates due after new transitions; the remainder is carried over, for a constant update-to-data ratio."""
         beyond = self.step - self.online_from - self.settings.learning_starts
         if beyond <= 0:
             return 0
@@ -74,7 +74,7 @@ class Clock:
 
     def check(self, stored: StoredPart) -> None:
         frequency = self.settings.train_frequency
-        if stored.parse(ClockState).since_training >= frequency:  # a remainder: more would be made up for at once
+        if stored.parse(ClockState).since_training >= frequency:  # more would cause a burst of updates
             raise stored.invalid(f"since_training must be below train_frequency ({frequency})")
 
     def load(self, stored: StoredPart) -> None:

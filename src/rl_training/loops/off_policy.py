@@ -15,7 +15,7 @@ from rl_training.loops.clock import Clock
 
 
 class OffPolicy:
-    """Environments and the replay of what happened in them."""
+    """The off-policy regime: environments and their replay buffer."""
 
     def __init__(self, envs: VectorEnv, replay: ReplayBuffer) -> None:
         self.envs, self.replay = envs, replay
@@ -30,7 +30,7 @@ class OffPolicy:
         self.envs.reset_all()
 
     def restored(self, checkpoint: Checkpoint) -> bool:
-        """End the open episodes that could not be brought back; whether there were none."""
+        """Truncate the open episodes that could not be restored; True if there were none."""
         lost = self.envs.lost
         if lost:
             self.replay.cut_off(lost)
@@ -43,7 +43,7 @@ class OffPolicy:
             obs = by_seed(envs.obs)
             learner.observe(obs)
             if clock.step < clock.random_until:
-                act = learner.act_randomly(clock.step, envs.num_envs, envs.device)
+                act = learner.act_random(clock.step, envs.num_envs, envs.device)
             else:
                 act = learner.act_explore(obs, clock.step, clock.progress)
             step = envs.step(act.action.flatten(0, 1))
@@ -57,7 +57,7 @@ class OffPolicy:
             )
             clock.count(envs.num_envs)
             envs.advance()
-            # At every step, trained or not: else a run resumed between two updates would log another learning rate.
+            # At every step, with or without updates: else a run resumed between two updates logs another learning rate.
             learner.set_progress(clock.progress)
             updates = clock.updates_owed(envs.num_envs)
             if updates:

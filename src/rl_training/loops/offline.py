@@ -1,4 +1,4 @@
-"""The offline loop: draw a batch from the dataset, learn. No algorithm's name appears in it."""
+"""The offline loop: draw a batch from the dataset, update. No algorithm's name appears in it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rl_training.envs.base import VectorEnv
 from rl_training.loops.clock import Clock
 from rl_training.loops.off_policy import OffPolicy
 
-SAME_RATE = 10  # updates between moves of a scheduled value; a fixed grid, whatever else falls due in between
+SCHEDULE_INTERVAL = 10  # updates between changes of scheduled values; a fixed grid, so that logging cannot shift it
 
 
 class Offline:
-    """A dataset, and the environments in which a run may continue behind its end."""
+    """The offline regime: a dataset and, for a run that continues online, its environments."""
 
     def __init__(self, dataset: PreparedDataset, data: ResidentData, online: OffPolicy | None = None) -> None:
         self.dataset, self.data, self.online = dataset, data, online
@@ -52,9 +52,9 @@ class Offline:
         end = clock.total if self.online is None else min(clock.online_from, clock.total)
         captured = learner.device.type == "cuda"
         while clock.running and clock.step < end:
-            # On the host one at a time: batches drawn together would depend on what else falls due in between.
-            count = clock.updates_until(end, SAME_RATE) if captured else 1
-            learner.set_progress((clock.step - clock.step % SAME_RATE) / clock.horizon)
+            # On the host one at a time: batches drawn together would depend on the log and checkpoint intervals.
+            count = clock.updates_until(end, SCHEDULE_INTERVAL) if captured else 1
+            learner.set_progress((clock.step - clock.step % SCHEDULE_INTERVAL) / clock.horizon)
             learner.train(self.data, count, clock.step + count)
             clock.count(count)
             after_step()

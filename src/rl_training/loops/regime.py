@@ -1,4 +1,4 @@
-"""A regime: where a run's data comes from, and the loop that learns from it."""
+"""The interface of a regime: the source of a run's data, and its training loop."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from rl_training.loops.clock import Clock
 
 
 class Regime(Protocol):
+    """A source of data and the loop that trains on it."""
+
     @property
     def parts(self) -> list[Part]:
-        """What must be saved of it, in the order of loading."""
+        """The parts to save, in the order of loading."""
 
     @property
     def source(self) -> Source:
-        """Where batches are drawn from."""
+        """The source of batches."""
 
     @property
     def envs(self) -> VectorEnv | None:
         """The environments that training steps, if any."""
 
     @property
-    def replay(self) -> ReplayBuffer | None: ...
+    def replay(self) -> ReplayBuffer | None:
+        """The replay buffer, if any."""
 
     def begin(self, learner: Learner) -> None:
-        """Start a new run."""
+        """Prepare a new run."""
 
     def restored(self, checkpoint: Checkpoint) -> bool:
-        """After the parts were loaded; False if something could not be brought back exactly."""
+        """Finish restoring after all parts are loaded; False if something could not be restored exactly."""
 
     def run(self, clock: Clock, learner: Learner, after_step: Callable[[], None]) -> None:
         """Train until the clock stops."""

@@ -1,4 +1,4 @@
-"""An agent: a trained policy with what it needs to act, be evaluated and travel as one file."""
+"""Agents: trained policies with everything needed to act, to be evaluated and to be saved as one file."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ Array = NDArray[Any]
 
 
 class Agent:
-    """One policy for each seed of the run it came from."""
+    """The policies of all seeds of a run, or of the one seed in an agent file."""
 
     def __init__(
         self, config: TrainConfig, learner: Learner, observation: ObservationCodec, action: ActionCodec, step: int = 0
     ) -> None:
         self.config, self.learner, self.step = config, learner, step
         self.observation, self.action = observation, action
-        self.path: Path | None = None  # the file or checkpoint that it was loaded from
-        self.file: bytes | None = None  # of an agent file, its bytes
-        self._calls = 0  # each stochastic prediction draws anew
+        self.path: Path | None = None  # the file or checkpoint it was loaded from
+        self.file: bytes | None = None  # the bytes of the agent file it was loaded from
+        self._calls = 0  # stochastic predictions so far, each with its own random numbers
 
     @property
     def spec(self) -> EnvSpec:
         return env_spec(self.observation, self.action)
 
     def predict(self, obs: Any, deterministic: bool = True, seed_index: int = 0) -> Any:
-        """One observation gives an int or an (action_dim,) array in the environment's units, a batch gives a batch."""
+        """Actions in the environment's units: an int or an (action_dim,) array for one observation, else a batch."""
         rows, single = self.observation.read(obs)
         result = self.action.to_env(self.act(rows, deterministic, seed_index))
         return self.action.one(result) if single else result
@@ -76,7 +76,7 @@ class Agent:
         return self.learner.seed_parameters(seed_index)
 
     def save(self, path: str | Path, seed_index: int = 0) -> Path:
-        """One portable file, whatever the suffix: predicts, evaluates and records on another machine."""
+        """Save one seed's policy as a portable file, with any suffix."""
         path = Path(path)
         try:
             replace_file(path, self.pack(seed_index))
@@ -85,6 +85,7 @@ class Agent:
         return path
 
     def pack(self, seed_index: int) -> bytes:
+        """The bytes of an agent file."""
         tensors = self.parameters(seed_index)
         about: dict[str, Any] = {
             "format": FORMAT,
@@ -94,16 +95,16 @@ class Agent:
             "action_space": space_to_dict(self.action.space),
             "step": self.step,
         }
-        if self.learner.observation_count is not None:  # behind its statistics, for a run that starts from them
+        if self.learner.observation_count is not None:  # so that a new run can continue its statistics
             about["observations"] = self.learner.observation_count
         about["sha256"] = _digest(about, tensors)
         return pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)})
 
 
 def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
-    """Of everything in the file: what it says of itself, and every tensor's name, type, shape and bytes."""
-    said = {key: value for key, value in about.items() if key != "sha256"}
-    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    """The SHA-256 of an agent file's metadata and of every tensor's name, dtype, shape and bytes."""
+    metadata = {key: value for key, value in about.items() if key != "sha256"}
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
     for name in sorted(tensors):
         array = np.asarray(tensors[name].detach().cpu().numpy(), order="C")
         digest.update(f"{name} {array.dtype} {array.shape}\n".encode() + array.tobytes())
@@ -111,7 +112,7 @@ def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 
 
 def load_agent(path: str | Path, device: str = "cpu") -> Agent:
-    """From an agent file, a checkpoint directory or a run directory."""
+    """Load an agent from an agent file, a checkpoint directory or a run directory."""
     path = Path(path)
     if path.is_dir():
         checkpoint, notes = find_checkpoint(path, only=(LEARNER,))
@@ -140,26 +141,26 @@ def load_agent(path: str | Path, device: str = "cpu") -> Agent:
 
 
 def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
-    """An agent file and its metadata; anything else is not one, and is not looked into further."""
-    refusal = UserError(f"{path}: not a rl_training agent or checkpoint")
-    place = path.resolve()  # a link that the user names is followed, unlike those inside a checkpoint
-    length = int.from_bytes(read_bytes(place, first=8), "little")
-    if not 2 <= length <= min(MAX_HEADER_BYTES, place.stat().st_size - 8):
-        raise refusal
-    data = read_bytes(place)
+    """The bytes and the metadata of an agent file; any other file is rejected."""
+    invalid = UserError(f"{path}: not a rl_training agent or checkpoint")
+    target = path.resolve()  # a link given by the user is followed, unlike those inside a checkpoint
+    length = int.from_bytes(read_bytes(target, first=8), "little")
+    if not 2 <= length <= min(MAX_HEADER_BYTES, target.stat().st_size - 8):
+        raise invalid
+    data = read_bytes(target)
     try:
         about = parse_json(parse_json(data[8 : 8 + length], path)["__metadata__"][KEY], path)
     except (ValueError, KeyError, TypeError) as error:
-        raise refusal from error
+        raise invalid from error
     if not isinstance(about, dict):
-        raise refusal
+        raise invalid
     if isinstance(about.get("format"), int) and about["format"] > FORMAT:
         raise UserError(f"{path}: written by {one_line(about.get('library'))}, this is {__version__}")
     return data, about
 
 
 def _build(about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[str, Tensor]) -> Agent:
-    """The agent that a file describes. Nothing is made that is larger than the tensors that came with it."""
+    """The agent described by a file's metadata; networks larger than the file's tensors are never allocated."""
     try:
         config = config_from_dict(about["config"], allow_module_env=True)
         observation = ObservationCodec(space_from_dict(about["observation_space"]))
@@ -177,12 +178,12 @@ def _build(about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[s
             raise ValueError("its tensors do not fit its configuration")
         learner = cls.create(spec, settings, config.seed_list, device=choose_device(device))
         return Agent(config, learner, observation, action, step)
-    except _WRONG as error:
+    except _ERRORS as error:
         what = error if isinstance(error, ValueError) else f"damaged or incomplete ({type(error).__name__}: {error})"
         raise invalid_file(path, what) from error
 
 
-_WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError, RuntimeError)
+_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError, RuntimeError)
 
 
 def _load_parameters(agent: Agent, tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -195,6 +196,7 @@ def _load_parameters(agent: Agent, tensors: Mapping[str, Tensor], path: Path) ->
 
 
 def agent_from_checkpoint(checkpoint: Checkpoint, device: str = "cpu") -> Agent:
+    """The agent of a checkpoint, with all its seeds."""
     tensors = checkpoint.tensors(LEARNER)
     agent = _build(checkpoint.state, checkpoint.path, device, tensors)
     try:

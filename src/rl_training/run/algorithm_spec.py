@@ -1,4 +1,4 @@
-"""Every algorithm with the functions that work on it, all derived from its class."""
+"""Algorithms with their functions to train, evaluate and predict, derived from the registry."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from rl_training.run.workflows import evaluate_checkpoint, predict_checkpoint
 
 @dataclass(frozen=True)
 class AlgorithmSpec:
+    """An algorithm's name, learner and functions."""
+
     name: str
     learner: type[Learner]
     train_fn: TrainFunction
@@ -22,9 +24,11 @@ class AlgorithmSpec:
 
 
 def get_algorithm_spec(name: str) -> AlgorithmSpec:
+    """The spec of a registered algorithm."""
     cls = learner_class(name)
     return AlgorithmSpec(cls.name, cls, trainer_for(cls.name))
 
 
 def list_algorithm_specs() -> tuple[AlgorithmSpec, ...]:
+    """The specs of all registered algorithms."""
     return tuple(get_algorithm_spec(name) for name in algorithm_names())

@@ -1,4 +1,4 @@
-"""What a run leaves to look at: a video of its agent and a report."""
+"""The artifacts of a run: a video of its agent, and a report."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from rl_training.report.video import write_video
 from rl_training.run.agent import Agent, load_agent
 from rl_training.run.session import Session
 
-MOST_FRAMES = 1500
+MAX_FRAMES = 1500
 Frame = NDArray[np.uint8]
 
 
 def record_video(
     agent: Agent, source: EnvSource, path: Path, episodes: int = 1, bound: EpisodeBound | None = None
 ) -> tuple[Path, list[float]]:
-    """Greedy episodes, rendered headless. Returns the file and the returns; warns of episodes that were cut."""
+    """Record greedy episodes without a display. Returns the file and the episode returns; warns of cut episodes."""
     bound = bound or EpisodeBound.of(agent.config)
     try:
         env = source.for_evaluation().make(render_mode="rgb_array")
@@ -55,8 +55,8 @@ def record_video(
 def _frames(
     agent: Agent, env: Env, episodes: int, returns: list[float], name: str, last: int | None, cut: list[int]
 ) -> Iterator[Frame]:
-    """Frame after frame; `returns` is filled meanwhile, and `cut` with the episodes that were cut at step `last`."""
-    left = MOST_FRAMES
+    """The frames of the episodes; appends to `returns`, and to `cut` the episodes that were cut at step `last`."""
+    left = MAX_FRAMES
     for episode in range(episodes):
         obs, _ = env.reset(seed=episode_seed(agent.learner.seeds[0], "video", 0, episode))
         total, done, steps = 0.0, False, 0
@@ -68,7 +68,7 @@ def _frames(
             steps += 1
             obs, reward, terminated, truncated, _ = env.step(agent.predict(obs))
             total, done, left = total + float(reward), bool(terminated or truncated), left - 1
-            if left > 0:  # beyond that the episode is played to its end, for its return, and not filmed
+            if left > 0:  # without frames left, the episode still runs to its end for its return
                 yield _render(env, name)
         returns.append(total)
 
@@ -84,14 +84,14 @@ def _render(env: Env, name: str) -> Frame:
     return frame.astype(np.uint8, copy=False)
 
 
-def wanted_files(session: Session) -> dict[str, Callable[[], None]]:
-    """What is still to be written of a finished run, by name. Neither may fail it: training is done and saved."""
-    wanted: dict[str, Callable[[], None]] = {}
+def pending_artifacts(session: Session) -> dict[str, Callable[[], None]]:
+    """The functions that write the artifacts of a finished run, by name; none of them can fail the run."""
+    pending: dict[str, Callable[[], None]] = {}
     if session.config.video and session.inputs.has_environment:
-        wanted["video"] = partial(_write_video, session)
+        pending["video"] = partial(_write_video, session)
     if session.config.report:
-        wanted["report"] = partial(_write_report, session)
-    return wanted
+        pending["report"] = partial(_write_report, session)
+    return pending
 
 
 def _write_video(session: Session) -> None:
@@ -103,23 +103,23 @@ def _write_video(session: Session) -> None:
             agent = load_agent(best if best.exists() else final)
             record_video(agent, session.source, run_dir / "video.webm")
     except Exception as error:  # an environment may raise anything when it is rendered
-        _say(f"no video: {error}")
+        _print_note(f"no video: {error}")
 
 
 def _write_report(session: Session) -> None:
     with interruptible():
-        write_report_if_wanted(session.config, session.run_dir)
+        write_report_if_enabled(session.config, session.run_dir)
 
 
-def write_report_if_wanted(config: TrainConfig, run_dir: Path) -> None:
-    """The report of a run that has ended in whatever way; it cannot fail it."""
+def write_report_if_enabled(config: TrainConfig, run_dir: Path) -> None:
+    """Write the report of a run that has ended, if its config has one; an error cannot fail the run."""
     if not config.report:
         return
     try:
         write_report(run_dir)
     except Exception as error:
-        _say(f"no report: {error}")
+        _print_note(f"no report: {error}")
 
 
-def _say(text: str) -> None:
+def _print_note(text: str) -> None:
     print(text, file=sys.stderr)

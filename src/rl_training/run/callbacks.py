@@ -1,4 +1,4 @@
-"""Hooks into a run."""
+"""Callbacks: hooks that are called during a run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Override what you need. A hook that returns False stops the run after the current step; it can be resumed.
+    """The base class of callbacks. A hook that returns False stops the run after the current step.
 
-    A hook that raises ends the run as failed; what was saved before stays, and the run can be resumed.
+    A hook that raises ends the run as failed. Either way the run can be resumed.
     """
 
     def on_start(self, session: Session) -> bool | None:
@@ -26,7 +26,7 @@ class Callback:
         return None
 
     def on_log(self, session: Session, rows: Sequence[Mapping[str, Any]]) -> bool | None:
-        """Gets every row of metrics.jsonl, one for each seed, as it is written."""
+        """Called with the new rows of metrics.jsonl, one per seed."""
         return None
 
     def on_evaluation(self, session: Session, metrics: dict[str, Any]) -> bool | None:
@@ -40,12 +40,12 @@ class Callback:
 
 
 StepFunction: TypeAlias = Callable[["Session"], Any]
-# What a caller may pass: one, several, or a function that is called after every step.
+# The callbacks argument: one or several; a function is called after every step.
 Callbacks: TypeAlias = Callback | StepFunction | Sequence[Callback | StepFunction]
 
 
 class StepCallback(Callback):
-    """A plain function as the hook after every step."""
+    """A function as the hook after every step."""
 
     def __init__(self, function: StepFunction) -> None:
         self.function = function
@@ -55,7 +55,7 @@ class StepCallback(Callback):
 
 
 def as_callbacks(given: Callbacks | None) -> tuple[Callback, ...]:
-    """One callback, a function of the session or a list of them, as callbacks; rejects anything else in one line."""
+    """The callbacks argument as a tuple of callbacks; anything else is rejected."""
     if given is None:
         return ()
     if isinstance(given, (list, tuple)):
@@ -80,7 +80,7 @@ def _callback(given: Any, where: str) -> Callback:
         raise UserError(
             f"{where} must be a function of one argument, the session, {_name(given)} takes {signature}"
         ) from error
-    except ValueError:  # a built-in that does not report its arguments
+    except ValueError:  # a built-in without a signature
         pass
     return StepCallback(given)
 

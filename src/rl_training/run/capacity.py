@@ -1,4 +1,4 @@
-"""The replay a run needs, and whether the machine has the memory and the disk for the run."""
+"""The replay of a run, and checks of the memory and disk space that the run needs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from rl_training.data.replay.priorities import priority_bytes
 from rl_training.files.atomic import DISK_ERRORS
 from rl_training.run.inputs import RunInputs
 
-BYTES_OF_A_WEIGHT = 4 * 5  # itself, in the target, its gradient and Adam's two moments
+BYTES_PER_WEIGHT = 4 * 5  # the weight, its target, its gradient and Adam's two moments
 
 
 def make_replay(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, device: torch.device) -> ReplayBuffer:
+    """The empty replay buffer of a run."""
     return replay_class(spec)(
         spec,
         capacity=replay_capacity(config, settings),
@@ -37,11 +38,11 @@ def make_replay(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, de
 
 
 def replay_capacity(config: TrainConfig, settings: ReplaySettings) -> int:
-    """Of each seed: no more than the run can fill, in whole vector steps."""
+    """Transitions per seed: at most as many as the run can fill, in whole vector steps."""
     steps = max(config.total_timesteps - (settings.offline_updates or 0), 1)
-    # Rounded up: were the last vector step to push the first out, an extended run would miss it.
-    most = min(settings.buffer_capacity, -(-steps // config.num_envs) * config.num_envs)
-    return whole_steps(most, config.num_envs)
+    # Rounded up: if the last vector step overwrote the first, an extended run would lack it.
+    limit = min(settings.buffer_capacity, -(-steps // config.num_envs) * config.num_envs)
+    return whole_steps(limit, config.num_envs)
 
 
 def _priority_alpha(settings: ReplaySettings) -> float | None:
@@ -51,19 +52,19 @@ def _priority_alpha(settings: ReplaySettings) -> float | None:
 def check_learner_memory(
     weights: int, config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, device: str
 ) -> None:
-    """Refuse networks and batches of which the least that they need is not there."""
+    """Reject networks and batches whose minimum memory exceeds what is free."""
     seeds, free = len(config.seed_list), _free(device)
     row = 4 * (2 * spec.observation.size + spec.action.size + sum(settings.hidden_sizes))
     for what, needed in (
-        (f"networks of {weights} weights", BYTES_OF_A_WEIGHT * weights * seeds),
+        (f"networks of {weights} weights", BYTES_PER_WEIGHT * weights * seeds),
         (f"batch_size {settings.batch_size}", row * settings.network_rows * seeds),
     ):
         if needed > 0.9 * free:
             raise UserError(f"{what}, {_seeds(seeds)}, need {gibibytes(needed)}; {gibibytes(free)} are free")
 
 
-def check_memory(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, device: str) -> None:
-    """Refuse a replay before allocating, naming the largest size that fits."""
+def check_replay_memory(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, device: str) -> None:
+    """Reject a replay that does not fit, before it is allocated; the error names the maximum capacity."""
     seeds, capacity = len(config.seed_list), replay_capacity(config, settings)
     free = _free(device)
     needed = bytes_needed(spec, capacity=capacity, num_envs=config.num_envs, seeds=seeds)
@@ -82,9 +83,9 @@ def check_capacity(inputs: RunInputs, weights: int, device: str, spec: EnvSpec |
     if weights:
         check_learner_memory(weights, config, settings, spec, device)
     if settings.uses_environment:
-        check_memory(config, settings, spec, device)
+        check_replay_memory(config, settings, spec, device)
     if weights and inputs.dataset is not None:
-        check_data_memory(inputs.dataset.dataset, device)
+        check_dataset_memory(inputs.dataset.dataset, device)
 
 
 def _free(device: str) -> int:
@@ -95,25 +96,25 @@ def _seeds(count: int) -> str:
     return f"{count} seed{'s' * (count > 1)}"
 
 
-def shortage(error: Exception, run_dir: Path) -> str | None:
-    """What is told of a disk or a memory that was too small; None: the error is another one."""
+def resource_error(error: Exception, run_dir: Path) -> str | None:
+    """The message of an error caused by a full disk or too little memory; None for other errors."""
     kept = "the last good checkpoint is kept"
     if isinstance(error, OSError):
         return f"{error.filename or run_dir}: {error.strerror}; {kept}" if error.errno in DISK_ERRORS else None
-    said = str(error).partition("\n")[0]
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in said:
-        return f"out of memory: {said}; a smaller batch_size, network or number of seeds needs less; {kept}"
+    message = str(error).partition("\n")[0]
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in message:
+        return f"out of memory: {message}; a smaller batch_size, network or number of seeds needs less; {kept}"
     return None
 
 
 def disk_note(
     run_dir: Path, keep: int, learner: Learner, replay: ReplayBuffer | None, resumed: Checkpoint | None
 ) -> str | None:
-    """A line for the user if the disk clearly cannot hold the run's checkpoints; they share one replay."""
+    """A notice if the disk cannot hold the run's checkpoints, which share one replay."""
     rows = replay.nbytes if replay is not None else 0
     networks = sum(tensor.nbytes for tensor in learner.state_dict().values())
-    there = sum(entry["bytes"] for entry in resumed.files.values()) if resumed is not None else 0
-    needed, free = rows + (keep + 1) * networks - there, shutil.disk_usage(run_dir).free
+    present = sum(entry["bytes"] for entry in resumed.files.values()) if resumed is not None else 0
+    needed, free = rows + (keep + 1) * networks - present, shutil.disk_usage(run_dir).free
     if needed <= free:
         return None
     return (
@@ -121,13 +122,13 @@ def disk_note(
     )
 
 
-def check_data_memory(dataset: TransitionDataset, device: str) -> None:
-    """On a GPU the whole data set lies in its memory; on the host it is already there."""
+def check_dataset_memory(dataset: TransitionDataset, device: str) -> None:
+    """Reject a dataset that does not fit the GPU; on the host it is already in memory."""
     tensors = (dataset.obs, dataset.actions, dataset.rewards, dataset.next_obs, dataset.dones)
     needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else needed * 2
     if needed > 0.9 * free:
         raise UserError(
-            f"the data set of {len(dataset)} transitions needs {gibibytes(needed)} on {device}, "
+            f"the dataset of {len(dataset)} transitions needs {gibibytes(needed)} on {device}, "
             f"{gibibytes(free)} are free; train with device: cpu"
         )

@@ -1,4 +1,4 @@
-"""The end of a run: finished or stopped, what its record says of it, and what an exception tells."""
+"""The end of a run: records it as finished or stopped, writes artifacts, and completes exceptions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from rl_training.checkpoint.read import Checkpoint
 from rl_training.core.results import TrainResult
 from rl_training.core.signals import Stopped
 from rl_training.files.run_directory import RunRecord
-from rl_training.run.artifacts import wanted_files, write_report_if_wanted
+from rl_training.run.artifacts import pending_artifacts, write_report_if_enabled
 from rl_training.run.session import Session, TrainingFailure
 
 
 def conclude(session: Session) -> TrainResult:
-    """Record the end of a run, inside `deferred`, and write what it leaves to look at; `Stopped` if a signal came."""
+    """Record the end of a run, inside `deferred`, and write its artifacts; raises `Stopped` after a signal."""
     assert session.saver.newest is not None
     signals = session.signals
-    signals.on_give_up = lambda: None  # from here on the record is written here alone
+    signals.on_give_up = lambda: None  # from here on only this function writes the record
     metrics: dict[str, Any] = {
         "global_step": session.step,
         "gradient_steps": session.gradient_steps,
@@ -27,9 +27,9 @@ def conclude(session: Session) -> TrainResult:
     finished = session.step >= session.total and not session.evaluation_due
     session.record.end("finished" if finished else "stopped", metrics=metrics, elapsed=round(session.elapsed, 3))
     if finished:
-        _write_wanted(session, result)
+        _write_artifacts(session, result)
     else:
-        write_report_if_wanted(session.config, session.run_dir)
+        write_report_if_enabled(session.config, session.run_dir)
     if signals.received is not None and not finished:
         raise Stopped.by(signals.received, f"; saved in {result.run_dir}", result)
     if session.failed:
@@ -37,23 +37,23 @@ def conclude(session: Session) -> TrainResult:
     return result
 
 
-def _write_wanted(session: Session, result: TrainResult) -> None:
-    """The video and the report of a finished run; a signal ends that, and its exception names what is missing."""
-    wanted = wanted_files(session)
+def _write_artifacts(session: Session, result: TrainResult) -> None:
+    """Write the artifacts of a finished run; after a signal, the exception names those that are missing."""
+    pending = pending_artifacts(session)
     try:
-        for name, write in list(wanted.items()):
+        for name, write in list(pending.items()):
             write()
-            del wanted[name]
+            del pending[name]
         session.signals.check()
     except Stopped as stop:
         session.signals.stopping = True
-        missing = f", its {' and '.join(wanted)} {'is' if len(wanted) == 1 else 'are'} missing" if wanted else ""
+        missing = f", its {' and '.join(pending)} {'is' if len(pending) == 1 else 'are'} missing" if pending else ""
         stop.describe(f"; the run is finished in {result.run_dir}{missing}", result)
         raise
 
 
-def stopped_half_way(stop: Stopped, run_dir: Path, record: RunRecord, newest: Checkpoint | None) -> None:
-    """Something was half done, so nothing new was saved: the run stands where its newest checkpoint is."""
+def mark_interrupted(stop: Stopped, run_dir: Path, record: RunRecord, newest: Checkpoint | None) -> None:
+    """Mark a run as stopped in the middle of a step: nothing was saved after its newest checkpoint."""
     mark_stopped(record)
     if newest is None:
         stop.describe(f" before the first checkpoint; resume starts {run_dir} again")
@@ -63,5 +63,5 @@ def stopped_half_way(stop: Stopped, run_dir: Path, record: RunRecord, newest: Ch
 
 
 def mark_stopped(record: RunRecord) -> None:
-    if record.values["status"] == "running":  # else it was not begun, and is what it was
+    if record.values["status"] == "running":  # else it had not begun, and its record is unchanged
         record.end("stopped")

@@ -1,4 +1,4 @@
-"""Whole episodes with the greedy policy. Draws from its own streams: it cannot change training."""
+"""Evaluation: whole episodes with the greedy policy. It has its own random streams and cannot change training."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rl_training.envs.host.vector import SeededEnvs
 from rl_training.run.plan import cores
 
 Guard = Callable[[SeededEnvs], AbstractContextManager[object]]
-MAX_BATCH = 32  # episodes of one seed played at the same time
-FRESH_EPISODES = 1 << 30  # evaluations after training start here: episodes that no evaluation during training used
+MAX_BATCH = 32  # episodes of one seed at the same time
+FRESH_EPISODES = 1 << 30  # the first episode of evaluations after training: not used during training
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Evaluation:
 
     returns: list[float]
     lengths: list[int]
-    cut: int = 0  # episodes that ended at the bound
+    cut: int = 0  # episodes that were cut at the bound
 
     @property
     def mean(self) -> float:
@@ -40,20 +40,20 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """Where, how many and how long the episodes of an evaluation are."""
+    """The environment, number and maximum length of an evaluation's episodes."""
 
     source: EnvSource
-    episodes: int  # of each seed
+    episodes: int  # per seed
     bound: EpisodeBound = DEFAULT_BOUND
     guard: Guard = nullcontext
 
 
 def evaluate(learner: Learner, plan: EvaluationPlan, first_episode: int) -> list[Evaluation]:
-    """Play episodes with every seed's policy; the same seeds and `first_episode` give the same episodes."""
+    """Run episodes with every seed's policy; the same seeds and `first_episode` give the same episodes."""
     parts: list[list[Evaluation]] = []
     for start in range(0, plan.episodes, MAX_BATCH):
         count = min(MAX_BATCH, plan.episodes - start)
-        parts.append(_play(learner, plan, count, first_episode + start))
+        parts.append(_run_batch(learner, plan, count, first_episode + start))
     return [
         Evaluation(
             [value for one in of_seed for value in one.returns],
@@ -64,11 +64,11 @@ def evaluate(learner: Learner, plan: EvaluationPlan, first_episode: int) -> list
     ]
 
 
-def _play(learner: Learner, plan: EvaluationPlan, episodes: int, first_episode: int) -> list[Evaluation]:
-    """One episode in each of `episodes` environments per seed; finished rows are masked."""
+def _run_batch(learner: Learner, plan: EvaluationPlan, episodes: int, first_episode: int) -> list[Evaluation]:
+    """Run one episode in each of `episodes` environments per seed; finished rows are masked."""
     seeds = learner.seeds
     rows = len(seeds) * episodes
-    # Starting processes takes a second: only many environments on many cores win it back.
+    # Starting processes takes a second, which only pays with many environments on many cores.
     workers = cores() if rows >= 64 and cores() >= 4 else 0
     source = plan.source.for_evaluation()
     envs = SeededEnvs(source, seeds, episodes, "eval_episode", first_episode, workers=workers)
@@ -90,7 +90,7 @@ def _play(learner: Learner, plan: EvaluationPlan, episodes: int, first_episode: 
 
 
 def evaluation_summary(env_id: str, evaluations: Sequence[Evaluation], best: Sequence[float]) -> dict[str, Any]:
-    """What a run reports of its last evaluations, one for each seed, and of its best ones."""
+    """The metrics of a run's last evaluations, one per seed, and of its best ones."""
     means = [one.mean for one in evaluations]
     returns = [value for one in evaluations for value in one.returns]
     score = normalized_score(env_id, float(np.mean(means)))

@@ -1,4 +1,4 @@
-"""How a run that fails ends: its record shows the reason, and the error reaches the caller."""
+"""Failures of a run: recorded in run.json with their reason, and raised to the caller."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from rl_training.core.signals import Stopped, deferred
 from rl_training.envs.host.vector import EnvironmentFailure
 from rl_training.files.atomic import finite, replace_file, to_json
 from rl_training.files.run_directory import RunRecord
-from rl_training.run.artifacts import write_report_if_wanted
-from rl_training.run.capacity import shortage
+from rl_training.run.artifacts import write_report_if_enabled
+from rl_training.run.capacity import resource_error
 from rl_training.run.session import TrainingFailure
 
 
 @contextmanager
 def recorded_failures(config: TrainConfig, run_dir: Path, record: RunRecord) -> Iterator[None]:
-    """Records why training raises, if it does; a run that ends here, failed or stopped half way, gets a report."""
+    """Record an exception of training in the run's record, and write the report of the failed or stopped run."""
     try:
         with _recorded(run_dir, record):
             yield
     except BaseException:
         if record.begun and record.values["status"] != "running":
             with deferred():
-                write_report_if_wanted(config, run_dir)
+                write_report_if_enabled(config, run_dir)
         raise
 
 
 @contextmanager
 def _recorded(run_dir: Path, record: RunRecord) -> Iterator[None]:
-    """Marks the run as failed if its training raises; a foreseen failure is one line, any other keeps its traceback.
+    """Mark the run as failed if training raises; expected failures become one line, others keep their traceback.
 
-    A resume that is rejected before the run has begun again leaves the record as it is.
+    A resume that is rejected before training leaves the record unchanged.
     """
     try:
         yield
@@ -47,26 +47,27 @@ def _recorded(run_dir: Path, record: RunRecord) -> Iterator[None]:
     except Stopped:
         raise
     except BaseException as error:  # a SystemExit or KeyboardInterrupt of a callback or an environment, too
-        what = None
+        reason = None
         if isinstance(error, (OSError, MemoryError, RuntimeError)) and record.hook is None:
-            what = shortage(error, run_dir)
-        if what is not None or record.begun:
+            reason = resource_error(error, run_dir)
+        if reason is not None or record.begun:
             where = f"callback {record.hook}: " if record.hook else ""
             with suppress(OSError):
-                record.end("failed", failure=what or where + _named(error))
-        if what is None:
+                record.end("failed", failure=reason or where + _named(error))
+        if reason is None:
             raise
-        raise TrainingFailure(what) from error
+        raise TrainingFailure(reason) from error
 
 
 def _named(error: BaseException) -> str:
-    words = one_line(error)
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+    message = one_line(error)
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def report_hang(failure: EnvironmentFailure, config: TrainConfig, run_dir: Path, record: RunRecord) -> None:
+    """Report an environment that hangs, before the process is ended."""
     print(f"error: {_report_failure(failure, run_dir, record)}", file=sys.stderr, flush=True)
-    write_report_if_wanted(config, run_dir)
+    write_report_if_enabled(config, run_dir)
 
 
 def _report_failure(failure: EnvironmentFailure, run_dir: Path, record: RunRecord) -> str:

@@ -1,4 +1,4 @@
-"""A run that is resumed in another directory takes its checkpoint, logs and agents along."""
+"""Copies a run, to be resumed in another directory: its checkpoint, logs and agents."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from rl_training.run.validate import parse_settings
 
 
 def copy_run(
-    home: Path, run_dir: Path, config: TrainConfig, checkpoint: Checkpoint | None, record: RunRecord | None
+    source: Path, run_dir: Path, config: TrainConfig, checkpoint: Checkpoint | None, record: RunRecord | None
 ) -> Checkpoint | None:
-    """Copy the checkpoint into its new run, with all that the run had; without a record, the checkpoint alone."""
+    """Copy a run's files and checkpoint to a new run directory; without a record, the checkpoint only."""
     try:
         if record is not None:
-            return _copy_files(home, run_dir, config, checkpoint)
-        return _found_run(run_dir, config, checkpoint) if checkpoint is not None else None
-    except OSError as error:  # a full disk, or a run that is training and has rotated it away
+            return _copy_files(source, run_dir, config, checkpoint)
+        return _create_run(run_dir, config, checkpoint) if checkpoint is not None else None
+    except OSError as error:  # a full disk, or the checkpoint was rotated away by a run in progress
         reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror
-        raise UserError(f"{home}: cannot be copied to {run_dir} ({reason})") from error
+        raise UserError(f"{source}: cannot be copied to {run_dir} ({reason})") from error
 
 
 def _copy_files(source: Path, target: Path, config: TrainConfig, checkpoint: Checkpoint | None) -> Checkpoint | None:
-    """The checkpoint, the rows of the logs up to it and the agents; the record is last."""
+    """Copy the checkpoint, the rows of the logs up to it and the agents; the record is written last."""
     if checkpoint is not None:
         offsets = checkpoint.state["parts"].get("session", {}).get("offsets", {})
         for name in LOGS:  # not by the names in the file: they could be any path
@@ -43,10 +43,10 @@ def _copy_files(source: Path, target: Path, config: TrainConfig, checkpoint: Che
                 (target / old.name).write_bytes(old.read_bytes()[: offsets.get(name, 0)])
         if (source / "agents").is_dir():
             shutil.copytree(source / "agents", target / "agents")
-        place = target / "checkpoints" / checkpoint.path.name
-        shutil.copytree(checkpoint.path, place)
-        sync_tree(place.parent)  # later checkpoints link these files and count on them
-        checkpoint = replace(checkpoint, path=place)
+        path = target / "checkpoints" / checkpoint.path.name
+        shutil.copytree(checkpoint.path, path)
+        sync_tree(path.parent)  # later checkpoints link these files
+        checkpoint = replace(checkpoint, path=path)
     if (source / START).exists():
         replace_file(target / START, (source / START).read_bytes())
     before = RunRecord.read(source).values
@@ -56,10 +56,10 @@ def _copy_files(source: Path, target: Path, config: TrainConfig, checkpoint: Che
     return checkpoint
 
 
-def _found_run(target: Path, config: TrainConfig, checkpoint: Checkpoint) -> Checkpoint:
-    """A new run around a checkpoint that is away from its own: its logs start here, and so does its best agent."""
+def _create_run(target: Path, config: TrainConfig, checkpoint: Checkpoint) -> Checkpoint:
+    """Create a run for a checkpoint outside of a run directory: logs and best agents start empty."""
     _, settings = parse_settings(config)
-    agent = agent_from_checkpoint(checkpoint)  # what was trained has its spaces: there may be no environment
+    agent = agent_from_checkpoint(checkpoint)  # the spaces come from the agent, as there may be no environment
     plan = choose_plan(config, settings, agent.spec)
     parts = checkpoint.state["parts"]
     fresh = {"offsets": {"metrics": 0, "evaluations": 0}, "best": [None for _ in config.seed_list]}
@@ -73,12 +73,12 @@ def _found_run(target: Path, config: TrainConfig, checkpoint: Checkpoint) -> Che
     return copy
 
 
-def remove_unless_begun(run_dir: Path, home: Path, error: BaseException) -> None:
+def remove_unless_begun(run_dir: Path, source: Path, error: BaseException) -> None:
     """Remove a copy that was rejected or stopped before it trained."""
     with deferred():
         if (run_dir / "run.json").exists() and "asked" in RunRecord.read(run_dir).values:
             return
         if isinstance(error, Stopped):
             active_signals().stopping = True
-            error.describe(f"; {home} is unchanged")
+            error.describe(f"; {source} is unchanged")
         shutil.rmtree(run_dir, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Everything a run is made from, checked before anything is built."""
+"""The inputs of a run, checked before anything is built."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from rl_training.run.callbacks import Callback
 
 @dataclass(frozen=True)
 class RunInputs:
-    """A run that was checked and is not built yet."""
+    """The checked inputs of a run."""
 
     config: TrainConfig
     learner_class: type[Learner]
     settings: ReplaySettings
     source: EnvSource
     dataset: PreparedDataset | None  # of an offline run
-    conformance: Conformance | None  # None: the environment was checked when the run began, or is not trained in
+    conformance: Conformance | None  # None: checked when the run began, or not used for training
     callbacks: Sequence[Callback] = ()
     show_progress: bool = True
 
     @property
     def spec(self) -> EnvSpec:
         found = self.dataset or self.conformance
-        assert found is not None, "only a run that was checked before has neither"
+        assert found is not None, "only a resumed run has neither"
         return found.spec
 
     @property

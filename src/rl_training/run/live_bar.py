@@ -1,4 +1,4 @@
-"""The live progress bar on a terminal, drawn by rich. Only a terminal pays for importing it."""
+"""The live progress bar on a terminal, drawn by rich, which is only imported for it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rl_training.run.progress import is_terminal
 
 
 class LiveBar(Progress):
-    """Label, bar and status in one line, the latest values in the next. Names are text, never markup."""
+    """One line with label, bar and status, a second with the latest values. Names are never parsed as markup."""
 
     def __init__(self, label: str, total: int, stream: TextIO) -> None:
         super().__init__(
             TextColumn("{task.description} ", style="bold", markup=False),
             BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=10)),
-            # The status comes ready as text: the plain lines need the same speed and time left without rich, and
-            # rich's include compiling and give no estimate where a step takes longer than their window.
+            # The status is passed as text: plain lines show the same without rich, and rich's own speed includes
+            # compiling and has no estimate where a step takes longer than its window.
             TextColumn(" {task.fields[status]}", markup=False),
             console=Console(file=stream),
             auto_refresh=False,

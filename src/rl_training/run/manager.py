@@ -1,4 +1,4 @@
-"""Set a run up, then start it."""
+"""The experiment manager: sets up or resumes runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rl_training.run.resume import ResumeRequest, resume
 
 
 class PreparedRun:
-    """A run that is ready to start."""
+    """A run that is set up and not started."""
 
     def __init__(self, start: Callable[[], TrainResult]) -> None:
         self._start = start

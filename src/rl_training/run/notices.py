@@ -1,8 +1,8 @@
-"""What a user should know before a run starts or goes on."""
+"""Notices that are shown when a run starts or resumes."""
 
 from __future__ import annotations
 
-from rl_training.engine.rounding import narrowed, seeds_are_exact
+from rl_training.engine.rounding import numerics_warning, seeds_are_exact
 from rl_training.envs.base import VectorEnv
 from rl_training.envs.host.episode_bound import no_time_limit_notice
 from rl_training.files.run_directory import RunRecord
@@ -15,11 +15,11 @@ WITHIN_ROUNDING = "is the seed alone within rounding, not bit for bit"
 
 
 def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, envs: VectorEnv | None) -> list[str]:
-    """What the user should know before the run starts."""
+    """The notices of a run that starts."""
     config, settings = inputs.config, inputs.settings
     limited = inputs.dataset.has_time_limit if inputs.dataset else envs is None or envs.spec.episode_limit is not None
     notices = [plan.note] if plan.note else []
-    late = narrowed(plan.numerics)
+    late = numerics_warning(plan.numerics)
     if late is not None:
         notices.append(late)
     elif len(config.seed_list) > 1 and not seeds_are_exact(plan.numerics) and plan.device == "cpu":
@@ -46,7 +46,7 @@ def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, 
 
 
 def ended_schedules(session: Session) -> list[str]:
-    """Of a run that goes on behind the end that its schedules ran towards."""
+    """The notices of a run that is extended beyond the end of its schedules."""
     clock = session.clock
     if not clock.running or clock.progress < 1:
         return []
@@ -56,5 +56,5 @@ def ended_schedules(session: Session) -> list[str]:
         return []
     return [
         f"the learning rate of {', '.join(stopped)} fell to 0 by step {clock.horizon}, where this run was to end at "
-        "first, and stays there; train anew with more total_timesteps for it to fall later"
+        "first, and stays there; a new run with more total_timesteps reaches 0 later"
     ]

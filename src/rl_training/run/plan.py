@@ -1,7 +1,7 @@
-"""How a run is executed: device, threads, compiled or eager.
+"""The execution plan of a run: device, threads, workers, compiled or eager.
 
-Decided from the config and the hardware alone, never from a timer, so that the same config on the same machine is the
-same run; written into the run and used again on resume, since eager and compiled kernels round differently.
+A function of the config and the hardware, never of a timer, so that the same config on the same machine gives the same
+run; recorded in the run and used again on resume, since eager and compiled kernels round differently.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from rl_training.core.specs import EnvSpec
 from rl_training.engine.rounding import numerics, portable_to, seeds_are_exact
 from rl_training.envs.host.workers import choose_workers
 
-COMPILE_SECONDS = 60.0  # what compiling an update costs, generously
+COMPILE_SECONDS = 60.0  # an upper estimate of the time to compile an update
 EAGER_OVERHEAD = 1.5e-3  # seconds per update that compiling saves on small networks (Python and kernel launches)
 SMALL_UPDATE = 60e6  # floating-point operations, see `_update_flops`
-SECONDS_PER_FLOP = 1 / 60e9  # what compiling saves of the arithmetic's time, on two CPU cores
+SECONDS_PER_FLOP = 1 / 60e9  # saved by compiling, on two CPU cores
 
 
 @dataclass(frozen=True)
 class ExecutionPlan:
+    """How and where a run is executed; recorded in run.json."""
+
     device: str
     compiled: bool
     threads: int = setting(must=at_least(1))
@@ -48,8 +50,8 @@ class ExecutionPlan:
     def same_bits_on(self) -> str | None:
         """The processors on which this run has the same bits with the same versions; None: this model alone.
 
-        Inductor's code is compiled for the processor it runs on, and threads are shared out by the processor's caches.
-        On a GPU it is the GPU's model too, which is compared on resume.
+        Inductor compiles for the processor it runs on, and the work of threads is divided by the processor's caches.
+        On a GPU the model of the GPU counts too.
         """
         by_processor = self.device == "cpu" and (self.compiled or self.threads > 1)
         elsewhere = None if by_processor else portable_to(self.numerics)
@@ -58,7 +60,7 @@ class ExecutionPlan:
 
     @property
     def promises(self) -> dict[str, str]:
-        """What the run's record states, beside `resume`."""
+        """The guarantees of reproducibility in the run's record, besides `resume`."""
         exact = self.device == "cpu" and not self.compiled and seeds_are_exact(self.numerics)
         return {
             "seeds": "the bits of the seed alone" if exact else "the seed alone within rounding",
@@ -66,12 +68,13 @@ class ExecutionPlan:
         }
 
     def apply(self) -> torch.device:
+        """Set the process up for this plan. Returns the device."""
         keep_freed_memory()
         torch.set_num_threads(self.threads)
         torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = self.tf32  # convolutions
-        torch.backends.cudnn.benchmark = False  # it may pick another kernel next time
-        torch.backends.cudnn.deterministic = True  # else the gradients of convolutions may be added in any order
+        torch.backends.cudnn.benchmark = False  # it may choose another kernel next time
+        torch.backends.cudnn.deterministic = True  # else gradients of convolutions are summed in any order
         if self.device.startswith("cuda:"):
             torch.cuda.set_device(self.device)  # graphs are captured on the current device's stream
         return torch.device(self.device)
@@ -80,10 +83,10 @@ class ExecutionPlan:
 def rounding_changes(
     before: ExecutionPlan, now: ExecutionPlan, versions: Mapping[str, str], versions_now: Mapping[str, str]
 ) -> str:
-    """What makes a run round differently now than where it was recorded, as `name old -> new, …`; empty: nothing."""
+    """The changes that make a run round differently than recorded, as `name old -> new, …`; empty: none."""
     facts = [
-        {**dict(found), "device": choices.device, **choices.numerics, "mode": ""}  # the mode shows in the libraries
-        for found, choices in ((versions, before), (versions_now, now))
+        {**dict(found), "device": plan.device, **plan.numerics, "mode": ""}  # the mode shows in the libraries
+        for found, plan in ((versions, before), (versions_now, now))
     ]
     neutral = {"platform"} if now.same_bits_on is None else {"platform", "processor"}
     old, new = facts
@@ -92,10 +95,11 @@ def rounding_changes(
 
 
 def choose_plan(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec) -> ExecutionPlan:
+    """The execution plan of a new run."""
     device = choose_device(config.device)
     compiled, note = _choose_compile(config, settings, spec, device)
-    # A small update gains nothing from a second thread, and waits for it whenever the machine is busy.
-    threads = most_threads() if _update_flops(settings, spec) > SMALL_UPDATE else 1
+    # A small update gains nothing from a second thread, and waits for it on a busy machine.
+    threads = max_threads() if _update_flops(settings, spec) > SMALL_UPDATE else 1
     workers = config.workers
     if workers is None:
         workers = choose_workers(len(config.seed_list) * config.num_envs, cores())
@@ -103,6 +107,7 @@ def choose_plan(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec) ->
 
 
 def choose_device(name: str) -> str:
+    """The device that a name means here; rejects one that is not available."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if re.fullmatch(r"cpu|cuda(:[0-9]{1,4})?", name) is None:  # mps has no float64, which Adam's powers need
@@ -111,8 +116,8 @@ def choose_device(name: str) -> str:
     if kind == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if int(index or 0) >= count:
-            there = ", ".join(["cpu", *(f"cuda:{i}" for i in range(count))])
-            raise UserError(f"device {name} is not available here; available: {there}")
+            available = ", ".join(["cpu", *(f"cuda:{i}" for i in range(count))])
+            raise UserError(f"device {name} is not available here; available: {available}")
     return name
 
 
@@ -122,24 +127,24 @@ def _choose_compile(
     if config.compile == "off":
         return False, None
     if not compiler_present():
-        return False, "compile: no C++ compiler found (install g++), training goes on without"
+        return False, "compile: no C++ compiler found (install g++), training continues without"
     if config.compile == "on":
         return True, None
     return _seconds_saved(config, settings, spec) > COMPILE_SECONDS, None
 
 
 def _seconds_saved(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec) -> float:
-    asked = settings.offline_updates  # there a step is an update
-    offline = config.total_timesteps if asked is None else min(asked, config.total_timesteps)
+    offline_updates = settings.offline_updates  # a step there is an update
+    offline = config.total_timesteps if offline_updates is None else min(offline_updates, config.total_timesteps)
     steps = max(config.total_timesteps - offline - settings.learning_starts, 0)
     updates = offline + steps * settings.gradient_updates_per_step / settings.train_frequency
     return updates * (EAGER_OVERHEAD + _update_flops(settings, spec) * SECONDS_PER_FLOP)
 
 
 def _update_flops(settings: ReplaySettings, spec: EnvSpec) -> float:
-    """One seed, forward and backward through one network: the scale of an update, not its exact cost.
+    """An estimate of the operations of an update: one seed, forward and backward through one network.
 
-    The number of seeds is left out: a seed must run the same kernels alone as among others.
+    The number of seeds does not count: a seed must run the same kernels alone and among others.
     """
     sizes = [spec.observation.size + spec.action.size, *settings.critic_sizes]
     weights = sum(a * b for a, b in pairwise(sizes))
@@ -147,18 +152,18 @@ def _update_flops(settings: ReplaySettings, spec: EnvSpec) -> float:
 
 
 def compiler_present() -> bool:
-    """Inductor needs a C++ compiler on the CPU, and Triton's C compiler on a GPU."""
+    """Whether there is a compiler: Inductor needs one for C++ on a CPU, Triton one for C on a GPU."""
     return any(shutil.which(name) for name in (os.environ.get("CXX") or "g++", "clang++", "c++", "gcc"))
 
 
 def cores() -> int:
-    """The cores this process may use: more threads than that wait for each other at every operation."""
+    """The number of cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def most_threads() -> int:
-    """One for each core, or fewer where OMP_NUM_THREADS says so, as someone who runs several programs at once does."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return min(cores(), int(asked)) if re.fullmatch(r"[1-9][0-9]{0,4}", asked) else cores()
+def max_threads() -> int:
+    """The maximum number of threads: one per core, or fewer if OMP_NUM_THREADS is set."""
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores(), int(limit)) if re.fullmatch(r"[1-9][0-9]{0,4}", limit) else cores()

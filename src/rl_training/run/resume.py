@@ -1,4 +1,4 @@
-"""Resume a run: what may be asked for, which checkpoint is used, and in which directory the run continues."""
+"""Resumes runs: checks the request, finds the checkpoint, and continues in the run's or a new directory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rl_training.algorithms.offline import settled_path
+from rl_training.algorithms.offline import absolute_path
 from rl_training.checkpoint.read import Checkpoint, list_checkpoints
 from rl_training.checkpoint.schema import find_checkpoint, invalid_file
 from rl_training.checkpoint.write import remove_leftovers
@@ -39,7 +39,7 @@ STAY_OFFLINE = "; with offline=True it stays offline"
 
 @dataclass(frozen=True)
 class ResumeRequest:
-    """What a caller of `resume` asks for."""
+    """The arguments of `resume`."""
 
     path: str | Path  # a run directory or a checkpoint
     total_timesteps: int | None = None
@@ -51,20 +51,20 @@ class ResumeRequest:
     env_id: str | None = None
     env_factory: EnvFactory | None = None
     show_progress: bool = True
-    online: bool = False  # an offline run that is done continues in its environment, up to `total_timesteps`
-    offline: bool = False  # rejects a run that learns in its environment
-    force: bool = False  # although the dataset has changed
-    data: Sequence[str | Path] = ()  # where the files of its dataset are now
-    dataset: Dataset | None = None  # of a run whose dataset was passed in memory
+    online: bool = False  # continue a finished offline run in its environment, up to `total_timesteps`
+    offline: bool = False  # reject a run that trains in its environment
+    force: bool = False  # resume even if the dataset has changed
+    data: Sequence[str | Path] = ()  # the new paths of the dataset's files
+    dataset: Dataset | None = None  # for a run whose dataset was passed in memory
 
 
 @dataclass(frozen=True)
 class FoundRun:
-    """The run that is resumed: its directory, its record and the checkpoint it stands at."""
+    """The run to resume: its directory, record, checkpoint and config."""
 
     directory: Path
-    record: RunRecord | None  # None: a checkpoint away from its run
-    checkpoint: Checkpoint | None  # None: the run was cut before its first one
+    record: RunRecord | None  # None: a checkpoint outside of a run
+    checkpoint: Checkpoint | None  # None: interrupted before the first one
     config: TrainConfig
     notes: tuple[str, ...] = ()
 
@@ -87,7 +87,7 @@ def resume_training(
 
 
 def resume(request: ResumeRequest) -> TrainResult:
-    """Resume a run in its own directory, or in a new one if `output_dir` or `run_suffix` asks for it."""
+    """Resume a run in its own directory, or in a new one with `output_dir` or `run_suffix`."""
     with stop_signals():
         hooks = as_callbacks(request.callbacks)  # rejected before anything is read
         found = _find(request)
@@ -118,7 +118,7 @@ def resume(request: ResumeRequest) -> TrainResult:
 
 
 def _find(request: ResumeRequest) -> FoundRun:
-    """The newest intact checkpoint of a run, or the one that is named, with its run's record and config."""
+    """The newest intact checkpoint of a run, or the given one, with its run's record and config."""
     path = Path(request.path)
     if not path.exists():
         raise UserError(f"{path}: no such run or checkpoint")
@@ -127,19 +127,19 @@ def _find(request: ResumeRequest) -> FoundRun:
     path = path.resolve()
     checkpoint: Checkpoint | None = None
     if _never_saved(path):
-        home, notes = path, ["cut before its first checkpoint: it starts again"]
-        values = load_yaml(home / "config.yaml").values
+        directory, notes = path, ["interrupted before its first checkpoint: it starts again"]
+        values = load_yaml(directory / "config.yaml").values
     else:
         checkpoint, notes = find_checkpoint(path)
-        home, values = checkpoint.path.parent.parent, checkpoint.state["config"]
-    if not (home / "run.json").exists() and request.output_dir is None:
+        directory, values = checkpoint.path.parent.parent, checkpoint.state["config"]
+    if not (directory / "run.json").exists() and request.output_dir is None:
         raise UserError(f"{path}: a checkpoint away from its run; output_dir=... resumes it in a new run")
-    record = RunRecord.read(home) if (home / "run.json").exists() else None
-    return FoundRun(home, record, checkpoint, config_from_dict(values, allow_module_env=True), tuple(notes))
+    record = RunRecord.read(directory) if (directory / "run.json").exists() else None
+    return FoundRun(directory, record, checkpoint, config_from_dict(values, allow_module_env=True), tuple(notes))
 
 
 def _never_saved(path: Path) -> bool:
-    """A run cut so early that it has its record and no checkpoint; one whose checkpoints were deleted is another."""
+    """Whether a run was interrupted before its first checkpoint; False if its checkpoints were deleted."""
     if not (path / "run.json").exists() or list_checkpoints(path / "checkpoints"):
         return False
     values = RunRecord.read(path).values
@@ -147,9 +147,9 @@ def _never_saved(path: Path) -> bool:
 
 
 def _requested_config(request: ResumeRequest, found: FoundRun) -> TrainConfig:
-    """The run's config with what was asked for now, and by an earlier resume that was cut short."""
+    """The run's config with the changes of this request, and of an earlier resume that was interrupted."""
     config, total, step = found.config, request.total_timesteps, found.step
-    # The last step of several environments may go past the total: asking for the same total again is no mistake.
+    # The last step of several environments may pass the total: the same total again is accepted.
     if total is not None and total <= step - config.num_envs:
         raise UserError(f"total_timesteps must be >= {step}, the checkpoint's step, got {total}")
     config = _changed(config, **found.record.resume_overrides if found.record else {})
@@ -157,7 +157,7 @@ def _requested_config(request: ResumeRequest, found: FoundRun) -> TrainConfig:
     if request.data:
         config = _with_data(config, request.data)
     if request.dataset is not None and (request.data or config.algo_kwargs.get("dataset_kind") != "memory"):
-        raise UserError("dataset=... is for a run whose data set was passed in memory; this one's is elsewhere")
+        raise UserError("dataset=... is for a run whose dataset was passed in memory; this one's was not")
     if request.offline and parse_settings(config)[1].uses_environment:
         raise UserError("this run learns in its environment: it cannot resume offline (offline=True)")
     if request.online:
@@ -176,22 +176,22 @@ def _changed(config: TrainConfig, **changes: Any) -> TrainConfig:
 
 
 def _with_data(config: TrainConfig, data: Sequence[str | Path]) -> TrainConfig:
-    """The run with its dataset elsewhere; that it is the same one is seen from its SHA-256."""
+    """The config with new paths of its dataset; its SHA-256 is compared when it is loaded."""
     _, settings = parse_settings(config)
     if not isinstance(settings, OfflineSettings) or settings.dataset_kind == "random":
-        raise UserError("data=... is for a run whose data set is a file or an agent's; this one's is not")
+        raise UserError("data=... is for a run whose dataset is a file or an agent's; this one's is not")
     name = "dataset_agent" if settings.dataset_kind == "policy" else "dataset_path"
-    paths = [settled_path(path) for path in data]
+    paths = [absolute_path(path) for path in data]
     if name == "dataset_agent" and len(paths) > 1:
-        raise UserError(f"data=... must be the one agent that played this run's data set, got {len(paths)} paths")
+        raise UserError(f"data=... must be the one agent that generated this run's dataset, got {len(paths)} paths")
     found = {name: paths[0] if len(paths) == 1 else paths}
-    if settings.dataset_kind == "memory":  # a file may hold the same
+    if settings.dataset_kind == "memory":  # a file may hold the same data
         found["dataset_kind"] = "file"
     return replace(config, algo_kwargs={**config.algo_kwargs, **found})
 
 
 def _online(config: TrainConfig, request: ResumeRequest, step: int) -> TrainConfig:
-    """An offline run that is done, with the steps beyond it in its environment; any other run as it is."""
+    """The config of a finished offline run that continues in its environment; any other config unchanged."""
     cls, settings = parse_settings(config)
     if not isinstance(settings, OfflineSettings) or settings.uses_environment:
         return config
@@ -201,11 +201,11 @@ def _online(config: TrainConfig, request: ResumeRequest, step: int) -> TrainConf
         and request.env_id == config.env_id
         and ":" in config.env_id
     ):
-        return config  # its module had to be named again: that can have meant nothing else
+        return config  # env_id was only given to name its module again
     if not cls.learns_online:
-        raise UserError(f"{cls.name} cannot go on online: it learns nothing from what it plays itself{STAY_OFFLINE}")
+        raise UserError(f"{cls.name} cannot continue online: it learns nothing from its own transitions{STAY_OFFLINE}")
     if request.total_timesteps is None:
-        raise UserError(f"total_timesteps must be given to go on online, above {config.total_timesteps}")
+        raise UserError(f"total_timesteps must be given to continue online, above {config.total_timesteps}")
     if step < config.total_timesteps:
         raise UserError(
             f"the offline run is at update {step} of {config.total_timesteps}; "
@@ -224,7 +224,7 @@ def _continue(
 ) -> TrainResult:
     """Check everything again, then continue from a checkpoint (None: from the start) in `run_dir`."""
     cls, settings = parse_settings(config)
-    config = filled(config, settings)  # of a run that was written with less
+    config = filled(config, settings)  # for a run that recorded fewer settings
     kwargs, restore = dict(config.env_kwargs), recorded_restore(run_dir, config.env_id)
     source = EnvSource(config.env_id, kwargs, request.env_factory, restore)
     inputs = check_inputs(config, cls, settings, source, request.dataset, hooks, request.show_progress)
@@ -238,9 +238,9 @@ def _continue(
         remove_leftovers(run_dir / "checkpoints")
         for directory in (run_dir, run_dir / "agents"):
             remove_temporaries(directory)
-        # Asked for now, in the next checkpoint's config later: a kill in between must not forget it.
-        wanted = config.to_dict()
-        begun: dict[str, Any] = {"asked": {name: wanted[name] for name in OVERRIDABLE_ON_RESUME}}
+        # Recorded now, since they are in a checkpoint's config only after the next save.
+        values = config.to_dict()
+        begun: dict[str, Any] = {"asked": {name: values[name] for name in OVERRIDABLE_ON_RESUME}}
         begun |= environment_entries(inputs, checkpoint)
         if change is not None or rounding is not None:
             begun |= {"resume": "inexact", "resume_note": change or rounding}

@@ -1,4 +1,4 @@
-"""From a config to a finished run: build, restore or start, loop, finish."""
+"""Executes a run from a config: build, restore or start, loop, finish."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rl_training.loops.regime import Regime
 from rl_training.run.agent import Agent
 from rl_training.run.callbacks import Callbacks, as_callbacks
 from rl_training.run.capacity import check_capacity, disk_note, make_replay
-from rl_training.run.ending import conclude, mark_stopped, stopped_half_way
+from rl_training.run.ending import conclude, mark_interrupted, mark_stopped
 from rl_training.run.environment_record import NOT_REPLAYABLE, environment_entries
 from rl_training.run.failures import recorded_failures, report_hang
 from rl_training.run.inputs import RunInputs, check_inputs
@@ -42,8 +42,8 @@ from rl_training.run.notices import ended_schedules, starting_notices
 from rl_training.run.plan import ExecutionPlan, choose_plan
 from rl_training.run.saver import LearnerPart
 from rl_training.run.session import Session
-from rl_training.run.start_weights import check_start, keep_start, load_start, settle_start
-from rl_training.run.validate import check_fit, check_same_spaces, with_dataset, with_task_defaults
+from rl_training.run.start_weights import check_start, copy_start, load_start, resolve_start
+from rl_training.run.validate import check_compatible, check_same_spaces, with_dataset, with_task_defaults
 from rl_training.run.watchdog import Watchdog
 
 ENVIRONMENT_PARTS = {EnvironmentsPart.name, DeviceEnvironmentsPart.name}  # a run has one of them at most
@@ -59,28 +59,28 @@ def train(
     dataset: Dataset | None = None,
     start: Agent | None = None,
 ) -> TrainResult:
-    """Train a new run, from fresh weights or from those of `start`, an agent that was loaded from a file."""
+    """Train a new run, from fresh weights or from those of `start`, an agent loaded from a file."""
     with stop_signals():
         hooks = as_callbacks(callbacks)
         config, cls, settings = with_task_defaults(with_dataset(config, dataset))
-        config, agent = settle_start(config, start)
+        config, agent = resolve_start(config, start)
         source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
         inputs = check_inputs(config, cls, settings, source, dataset, hooks, show_progress)
-        weights = check_fit(cls, inputs.spec, config.env_id, settings)
+        weights = check_compatible(cls, inputs.spec, config.env_id, settings)
         plan = choose_plan(config, settings, inputs.spec)
         check_capacity(inputs, weights, plan.device)
         check_start(agent, cls, inputs.spec, settings, config.env_id)
         with deferred():
             run_dir = create_run_dir(config, run_suffix)
             with RunLock(run_dir):
-                keep_start(agent, run_dir)
+                copy_start(agent, run_dir)
                 record = RunRecord.create(run_dir, config, plan.to_dict(), plan.promises)
                 record.update(**environment_entries(inputs))
                 return Run(inputs, plan, run_dir, record).execute()
 
 
 class Run:
-    """One run in its directory."""
+    """The execution of one run in its directory."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Run:
         self.session: Session | None = None
 
     def execute(self, notes: Sequence[str] = (), begun: dict[str, Any] | None = None) -> TrainResult:
-        """Train to the end. `begun`: for the record of a resumed run, once nothing can be rejected any more."""
+        """Train to the end. `begun`: entries for the record of a resumed run, once nothing can be rejected any more."""
         self.signals.on_give_up = partial(mark_stopped, self.record)
         with recorded_failures(self.config, self.run_dir, self.record):
             try:
@@ -112,13 +112,13 @@ class Run:
                     session.end()
             except Stopped as stop:
                 self.signals.stopping = True
-                stopped_half_way(stop, self.run_dir, self.record, self._newest())
+                mark_interrupted(stop, self.run_dir, self.record, self._newest())
                 raise
             except EnvironmentFailure as failure:
                 if self.signals.received is None:
                     raise
-                cut = Stopped.by(self.signals.received)  # its own child processes received the signal too
-                stopped_half_way(cut, self.run_dir, self.record, self._newest())
+                cut = Stopped.by(self.signals.received)  # its worker processes received the signal too
+                mark_interrupted(cut, self.run_dir, self.record, self._newest())
                 raise cut from failure
             finally:
                 if self.session is not None:
@@ -129,7 +129,7 @@ class Run:
 
     # --- build -----------------------------------------------------------------------------------------------------
     def _build_regime(self) -> Regime:
-        """The environments, the replay and the dataset that the run trains on."""
+        """The regime of the run, with its environments, replay and dataset."""
         dataset, device, online = self.inputs.dataset, self.plan.apply(), None
         if self.resumed is not None and dataset is not None:
             check_same_spaces(self.resumed, dataset.observation, dataset.action, any_bounds=True)
@@ -161,7 +161,7 @@ class Run:
             raise
 
     def _build_session(self, regime: Regime) -> tuple[Session, bool]:
-        """The learner and the session, as new or as the checkpoint has them; whether that is exact."""
+        """The session, new or restored from the checkpoint, and whether it was restored exactly."""
         inputs, config = self.inputs, self.config
         spec, observation, action = self._spaces(regime)
         with interruptible():
@@ -185,23 +185,22 @@ class Run:
         return session, exact
 
     def _spaces(self, regime: Regime) -> tuple[EnvSpec, ObservationCodec, ActionCodec]:
-        """What the learner is made for: the dataset's spaces, or those of the environments."""
+        """The spec and codecs of the learner: the dataset's, or those of the environments."""
         if self.inputs.dataset is not None:
             return self.inputs.dataset.spec, self.inputs.dataset.observation, self.inputs.dataset.action
         assert regime.envs is not None
         return regime.envs.spec, *regime.envs.codecs
 
     def _restore(self, checkpoint: Checkpoint, regime: Regime, parts: Sequence[Part]) -> bool:
-        """Load every part. An offline run that continues online only now has no environments in its checkpoint."""
-        late, stored = {part.name for part in regime.parts}, checkpoint.state["parts"].keys()
-        other = ENVIRONMENT_PARTS - late
-        if regime.envs is not None and other & stored:
+        """Load every part; the checkpoint of an offline run that continues online has no environments yet."""
+        online, stored = {part.name for part in regime.parts}, checkpoint.state["parts"].keys()
+        if regime.envs is not None and (ENVIRONMENT_PARTS - online) & stored:
             env_id = checkpoint.state["config"]["env_id"]
             raise UserError(f"a run of {env_id} cannot be resumed in {self.config.env_id}, whose state is another one")
-        if self.inputs.dataset is not None and late and not late & stored:
+        if self.inputs.dataset is not None and online and not online & stored:
             if checkpoint.names("replay_") or checkpoint.names("envs."):
                 raise DamagedCheckpoint(f"{checkpoint.path.name} damaged (its environments are missing)")
-            restore(checkpoint, [part for part in parts if part.name not in late])
+            restore(checkpoint, [part for part in parts if part.name not in online])
             assert regime.envs is not None
             regime.envs.reset_all()
             return True
@@ -214,18 +213,18 @@ class Run:
     def _newest(self) -> Checkpoint | None:
         return self.session.saver.newest if self.session is not None else self.resumed
 
-    # --- what the user should know ---------------------------------------------------------------------------------
+    # --- notices ---------------------------------------------------------------------------------------------------
     def _notices(self, session: Session, regime: Regime, exact: bool) -> list[str]:
         inputs = self.inputs
-        room = disk_note(self.run_dir, self.config.keep_checkpoints, session.learner, regime.replay, self.resumed)
+        disk = disk_note(self.run_dir, self.config.keep_checkpoints, session.learner, regime.replay, self.resumed)
         notices = [
             *(inputs.dataset.notices if inputs.dataset is not None else ()),
             *starting_notices(inputs, self.plan, self.record, regime.envs),
-            *([room] if room else ()),
+            *([disk] if disk else ()),
         ]
         if not exact:
             self.record.update(resume="inexact", resume_note=NOT_REPLAYABLE)
-            notices.append(f"resume: inexact ({NOT_REPLAYABLE}); the open episodes start afresh")
+            notices.append(f"resume: inexact ({NOT_REPLAYABLE}); the open episodes start again")
         return notices
 
     def _announce(self, session: Session, regime: Regime, notices: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Writes the state of a run's parts to checkpoints, and reads it back."""
+"""Saves the parts of a run to checkpoints, and restores them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rl_training.engine.phases import Source
 from rl_training.files.atomic import replace_file
 
 Note = Callable[[str], None]
-THREADS = 4  # as many files as a save writes
-MAX_FAILURES = 3  # saves in a row that may fail (a full disk) before the run stops
+THREADS = 4  # the number of files in a save
+MAX_FAILURES = 3  # consecutive saves that may fail (a full disk) before the run fails
 
 
 class Saver:
-    """Saves checkpoints of one run."""
+    """Saves the checkpoints of one run, and removes old ones."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Saver:
         return self.newest.step if self.newest is not None else None
 
     def save(self, step: int, about: dict[str, Any]) -> Checkpoint | None:
-        """None if the disk refused; the checkpoints before it are untouched. `about`: what belongs to no part."""
+        """Save a checkpoint; None if it could not be written. `about`: values that belong to no part."""
         self.finish_rotation()
         states = {part.name: part.state(self.newest) for part in self.parts}
         values = {name: one.values for name, one in states.items()}
@@ -60,11 +60,12 @@ class Saver:
                 raise OSError(error.errno, what, str(self.root)) from error
             return None
         self.failures = 0
-        # The new one is safe: nobody needs to wait until the old ones are gone.
+        # In the background: training need not wait until old checkpoints are removed.
         self._rotation = self._pool.submit(remove_old, self.root, self.config.keep_checkpoints, self.newest)
         return self.newest
 
     def finish_rotation(self) -> None:
+        """Wait until old checkpoints are removed."""
         try:
             if self._rotation is not None:
                 self._rotation.result()
@@ -73,14 +74,14 @@ class Saver:
         self._rotation = None
 
     def close(self) -> None:
-        """Nothing but whole checkpoints stays behind."""
+        """Finish, and remove incomplete checkpoints."""
         self.finish_rotation()
         self._pool.shutdown()
         remove_leftovers(self.root)
 
 
 class LearnerPart:
-    """Weights, targets, optimizer state, normaliser and counters of a learner."""
+    """The part of a learner: weights, targets, optimizer state, normaliser and counters."""
 
     name = "learner"
 
@@ -95,7 +96,7 @@ class LearnerPart:
             raise DamagedCheckpoint(f"{stored.checkpoint.path.name} damaged (no {LEARNER})")
 
     def load(self, stored: StoredPart) -> None:
-        """Load the tensors; which metrics a loss has is only seen with a batch, so the source is loaded before."""
+        """Load the tensors. The source must be loaded before: checking the metric names needs a batch."""
         try:
             self.learner.load_state_dict(stored.tensors(LEARNER))
             self.learner.check_metrics(self.source)
@@ -106,20 +107,20 @@ class LearnerPart:
 
 
 class BestAgents:
-    """The best policy of each seed so far, as a file. One that the disk refused is kept and written later."""
+    """Saves the best agent of each seed as a file; one that could not be written is retried later."""
 
     def __init__(self, directory: Path, note: Note) -> None:
         self.directory, self.note = directory, note
-        self.waiting: dict[int, bytes] = {}  # by seed
+        self.pending: dict[int, bytes] = {}  # by seed
 
     def save(self, seed: int, agent: bytes) -> None:
-        self.waiting[seed] = agent
+        self.pending[seed] = agent
         self.write()
 
     def write(self) -> None:
-        for seed, agent in list(self.waiting.items()):
+        for seed, agent in list(self.pending.items()):
             try:
                 replace_file(self.directory / f"seed_{seed}_best.safetensors", agent)
-                del self.waiting[seed]
+                del self.pending[seed]
             except OSError as error:
                 self.note(f"best agent of seed {seed} could not be written: {error.strerror}; it is tried again")

@@ -1,4 +1,4 @@
-"""A run in progress: when it logs, evaluates and saves. It never changes what is learned."""
+"""The session of a run: logs, evaluates and saves on schedule, without influence on training."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from rl_training.run.writers import JsonLines, TensorBoard, Writer
 
 
 class TrainingFailure(Exception):
-    """The run failed: exit 1. What was saved before is intact."""
+    """A run that failed: exit code 1; its checkpoints are intact."""
 
 
-TOO_LONG = f"an episode went on for more than {MAX_LOG} steps: on a resume it starts afresh"
+TOO_LONG = f"an episode lasted more than {MAX_LOG} steps: on resume it starts again"
 
 
 class Session:
@@ -60,12 +60,12 @@ class Session:
         self.elapsed_before, self.started = 0.0, time.monotonic()
         self.best: list[float | None] = [None] * len(self.seeds)
         self.last_evaluation: list[Evaluation] | None = None
-        self.last_evaluation_step, self.evaluation_due = -1, False  # due: cut by a signal, repeated on resume
+        self.last_evaluation_step, self.evaluation_due = -1, False  # due: interrupted by a signal, repeated on resume
         self.failed: dict[str, dict[str, Any]] = {}
         self.offsets = dict.fromkeys(LOGS, 0)
 
     def open(self, parts: Sequence[Part], resumed: Checkpoint | None, guard: Guard) -> None:
-        """Open the logs where the loaded state ends, and the display."""
+        """Open the logs at the offsets of the loaded state, the display and the saver."""
         config = self.config
         self.guard = guard
         self.logs = {name: JsonLines(self.run_dir / f"{name}.jsonl", self.offsets[name]) for name in LOGS}
@@ -79,7 +79,7 @@ class Session:
         self.saver = Saver(self.run_dir / "checkpoints", config, parts, resumed, self.display.note)
         self._speed_mark = (self.step, time.monotonic())
 
-    # --- what callbacks read ---------------------------------------------------------------------------------------
+    # --- properties for callbacks ----------------------------------------------------------------------------------
     @property
     def step(self) -> int:
         return self.clock.step
@@ -148,7 +148,7 @@ class Session:
         self.display.update(self.step, values)
 
     def check_finite(self) -> None:
-        """Mark seeds whose update produced NaN with that update; the others continue."""
+        """Record seeds with nonfinite metrics as failed; the others continue. Raises if all seeds failed."""
         found = newly_diverged_seeds(self.learner, self.failed, self.step)
         for seed, entry in found.items():
             self.display.note(f"seed {seed} failed: {entry['reason']} at update {entry['update']}")
@@ -163,7 +163,7 @@ class Session:
     # --- evaluation ------------------------------------------------------------------------------------------------
     def evaluate(self) -> None:
         self.check_finite()
-        results = self._evaluated()
+        results = self._run_evaluation()
         self.evaluation_due = results is None
         if results is None:
             self.clock.stop_reason = "signal"
@@ -174,12 +174,12 @@ class Session:
         self.logs["evaluations"].write([{**row, **one} for row, one in zip(rows, episodes, strict=True)])
         self._write([{**row, **one.metrics()} for row, one in zip(rows, results, strict=True)])
         for index, one in enumerate(results):
-            self._keep_if_best(index, one.mean)
+            self._save_if_best(index, one.mean)
         self._show((), {})
         self._call("on_evaluation", self.evaluation_metrics())
 
-    def _evaluated(self) -> list[Evaluation] | None:
-        """The evaluation at this step; None if a signal cut it."""
+    def _run_evaluation(self) -> list[Evaluation] | None:
+        """Evaluate at this step; None if a signal interrupted it."""
         bound = EpisodeBound.of(self.config)
         plan = EvaluationPlan(self.source, self.config.eval_episodes, bound, self.guard)
         try:
@@ -194,7 +194,7 @@ class Session:
             self.display.note(f"evaluation at step {self.step}: {bound.report(cut, episodes)}")
         return results
 
-    def _keep_if_best(self, index: int, mean: float) -> None:
+    def _save_if_best(self, index: int, mean: float) -> None:
         seed, best = self.seeds[index], self.best[index]
         if str(seed) not in self.failed and (best is None or mean > best):
             self.best[index] = mean
@@ -213,7 +213,7 @@ class Session:
         self.check_finite()
         self.best_agents.write()
         for log in self.logs.values():
-            log.sync()  # a checkpoint counts on the rows before it
+            log.sync()  # a checkpoint refers to the rows before it
         checkpoint = self.saver.save(self.step, self._about())
         endless = self.envs is not None and not self.envs.can_restore
         if endless and self.record.values["resume"] == "exact":
@@ -223,7 +223,7 @@ class Session:
             self._call("on_checkpoint", checkpoint.path)
 
     def _about(self) -> dict[str, Any]:
-        """What a checkpoint holds besides the state of the parts."""
+        """The values of a checkpoint besides the state of the parts."""
         dataset = self.inputs.dataset
         return {
             **(dataset.about if dataset is not None else {}),
@@ -235,8 +235,8 @@ class Session:
     def state(self, previous: Checkpoint | None) -> PartState:
         values = {
             "elapsed": self.elapsed,
-            # A best agent that is not on the disk does not count: a resumed run finds its own.
-            "best": [None if s in self.best_agents.waiting else b for s, b in zip(self.seeds, self.best, strict=True)],
+            # A best agent that was not written does not count: a resumed run would lack its file.
+            "best": [None if s in self.best_agents.pending else b for s, b in zip(self.seeds, self.best, strict=True)],
             "failed": self.failed,
             "evaluation_due": self.evaluation_due,
             "last_evaluation_step": self.last_evaluation_step,
@@ -296,7 +296,7 @@ class Session:
 
 
 def newly_diverged_seeds(learner: Learner, known: Any, step: int) -> dict[str, dict[str, Any]]:
-    """By seed, those not known yet: the update, the losses that were not finite first and all metrics, for JSON."""
+    """By seed, those not in `known`: the update, the metrics that became nonfinite first, and all metrics, for JSON."""
     found: dict[str, dict[str, Any]] = {}
     updates = learner.nonfinite_updates() if learner.update_count else []
     for index, (seed, update) in enumerate(zip(learner.seeds, updates, strict=False)):

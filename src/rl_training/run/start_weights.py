@@ -1,4 +1,4 @@
-"""A new run that starts from a trained agent's weights: they are copied into the run, so that a resume finds them."""
+"""Starts a new run from a trained agent's weights, which are copied into the run for resuming it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rl_training.run.agent import Agent, load_agent
 START = "start.safetensors"  # in the run's directory
 
 
-def settle_start(config: TrainConfig, agent: Agent | None) -> tuple[TrainConfig, Agent | None]:
-    """The config with all that is known of the agent file it starts from, and that agent; None for fresh weights.
+def resolve_start(config: TrainConfig, agent: Agent | None) -> tuple[TrainConfig, Agent | None]:
+    """The config with path, digest and step of the agent file it starts from, and the agent; None: fresh weights.
 
-    `agent` is one that was loaded from a file; else the config may name a file.
+    `agent` was loaded from a file; without it, the config may name a file.
     """
     if agent is None and config.started_from is None:
         return config, None
@@ -30,7 +30,7 @@ def settle_start(config: TrainConfig, agent: Agent | None) -> tuple[TrainConfig,
         agent = load_agent(named["path"])
     assert agent is not None
     if agent.file is None or agent.path is None:
-        raise UserError(f"started_from: {agent.path} is not an agent file, which a new run can start from")
+        raise UserError(f"started_from: {agent.path} is not an agent file; a new run starts from an agent file")
     if agent.config.algo != config.algo:
         raise UserError(f"{agent.path}: holds a {agent.config.algo} agent, not {config.algo}")
     found: dict[str, Any] = {
@@ -45,7 +45,7 @@ def settle_start(config: TrainConfig, agent: Agent | None) -> tuple[TrainConfig,
 
 
 def check_start(agent: Agent | None, cls: type[Learner], spec: EnvSpec, settings: Any, env_id: str) -> None:
-    """Whether an agent's weights fit a new run, before anything of it is written."""
+    """Reject an agent whose weights do not fit a new run, before anything is written."""
     if agent is None:
         return
     if agent.spec != spec:
@@ -53,20 +53,20 @@ def check_start(agent: Agent | None, cls: type[Learner], spec: EnvSpec, settings
     _copy(agent, cls.create(spec, settings, [0]), str(agent.path))
 
 
-def keep_start(agent: Agent | None, run_dir: Path) -> None:
-    """Before the run's record is there: a run never lacks the weights it starts from."""
+def copy_start(agent: Agent | None, run_dir: Path) -> None:
+    """Copy the agent file into the run, before the run's record is written: a recorded run has its weights."""
     if agent is not None and agent.file is not None:
         replace_file(run_dir / START, agent.file)
 
 
 def load_start(config: TrainConfig, run_dir: Path, learner: Learner) -> None:
-    """Give a learner that is new the weights its run starts from: all groups and statistics, targets as copies."""
-    told = config.started_from
-    if told is None:
+    """Load the start weights of a run into a new learner: all groups and statistics, with targets as copies."""
+    start = config.started_from
+    if start is None:
         return
     path = run_dir / START
     agent = load_agent(path)
-    if agent.file is None or hashlib.sha256(agent.file).hexdigest() != told.get("sha256"):
+    if agent.file is None or hashlib.sha256(agent.file).hexdigest() != start.get("sha256"):
         raise DamagedCheckpoint(f"{path}: damaged (sha256)")
     _copy(agent, learner, str(path))
     learner.copy_targets()
@@ -74,7 +74,7 @@ def load_start(config: TrainConfig, run_dir: Path, learner: Learner) -> None:
 
 
 def _copy(agent: Agent, learner: Learner, where: str) -> None:
-    """The same weights for every seed; a fixed number that the run's settings changed, such as `alpha`, is theirs."""
+    """Copy the weights to every seed, except scalars that the run's settings changed, such as a fixed `alpha`."""
     weights, before = agent.parameters(0), agent.learner.scalars()
     changed = tuple(f"{group}." for group, values in learner.scalars().items() if values != before.get(group))
     for index in range(len(learner.seeds)):

@@ -11,11 +11,11 @@ from rl_training.core.checks import UserError
 from rl_training.core.results import TrainResult
 from rl_training.run.run import train
 
-TrainFunction = Callable[..., TrainResult]  # takes what `train` takes
+TrainFunction = Callable[..., TrainResult]  # with the arguments of `train`
 
 
 def trainer_for(*names: str) -> TrainFunction:
-    """`train`, for configs of these algorithms alone."""
+    """`train`, restricted to configs of these algorithms."""
 
     @wraps(train)
     def train_one(config: TrainConfig, *arguments: Any, **keywords: Any) -> TrainResult:

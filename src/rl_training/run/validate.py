@@ -1,4 +1,4 @@
-"""Does the config fit the environment and the checkpoint? Asked before anything is built."""
+"""Validates a config against its algorithm, environment and checkpoint, before anything is built."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
 
 
 def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tuple[type[Learner], ReplaySettings]:
-    """The algorithm and its own settings; every problem with them or the wrappers is reported, with file and line."""
+    """The learner class and its settings; reports all problems with settings and wrappers, with file and line."""
     cls, problems = learner_class_or_problem(config.algo)
     settings, found = read_settings(cls, config.algo_kwargs, config.env_kwargs)
     if cls is None or settings is None or problems or found:
@@ -34,6 +34,7 @@ def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tup
 
 
 def learner_class_or_problem(algo: Any) -> tuple[type[Learner] | None, list[Problem]]:
+    """The learner class of an algorithm, or the problem with its name."""
     try:
         return learner_class(algo), []
     except UserError as error:
@@ -41,13 +42,14 @@ def learner_class_or_problem(algo: Any) -> tuple[type[Learner] | None, list[Prob
 
 
 def setting_names(cls: type[Learner]) -> tuple[str, ...]:
+    """The names of an algorithm's settings."""
     return tuple(field.name for field in fields(cls.settings_type) if field.init)
 
 
 def read_settings(
     cls: type[Learner] | None, algo_kwargs: Mapping[str, Any], env_kwargs: Mapping[str, Any]
 ) -> tuple[ReplaySettings | None, list[Problem]]:
-    """The algorithm's settings where they are sound (and it is known), and the problems with them or the wrappers."""
+    """The algorithm's settings if they are valid, and the problems with settings and wrappers."""
     settings, problems = None, list[Problem]()
     try:
         if cls is not None:
@@ -64,9 +66,9 @@ def read_settings(
 
 
 def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner], ReplaySettings]:
-    """The config of a new run, with what the algorithm's authors chose for its task where the user left it open.
+    """The config of a new run, completed with the settings of the algorithm's authors for its task.
 
-    It holds every setting from then on: a run keeps them whatever the defaults become.
+    It has a value for every setting, so that later changes of defaults do not affect the run.
     """
     cls, settings = parse_settings(config)
     chosen = cls.task_settings(config.env_id, config.algo_kwargs)
@@ -74,18 +76,18 @@ def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner],
         config = replace(config, algo_kwargs=chosen)
         cls, settings = parse_settings(config)
     if settings.uses_environment and not cls.learns_online:
-        raise UserError(f"offline_steps must be null for {cls.name}: it learns nothing from what it plays itself")
+        raise UserError(f"offline_steps must be null for {cls.name}: it learns nothing from its own transitions")
     return filled(config, settings), cls, settings
 
 
 def with_dataset(config: TrainConfig, dataset: Dataset | None) -> TrainConfig:
-    """The config of a run on a data set in memory, which takes the place of a recipe; rejects one that has no place."""
+    """The config of a run on a dataset in memory, which replaces a generated one; rejects invalid combinations."""
     if dataset is None:
         return config
     check_dataset(dataset)
     if not learner_class(config.algo).offline:
         use = ", ".join(name for name in algorithm_names() if learner_class(name).offline)
-        raise UserError(f"dataset must not be given: {config.algo} does not learn from a data set; use {use}")
+        raise UserError(f"dataset must not be given: {config.algo} does not learn from a dataset; use {use}")
     if config.algo_kwargs.get("dataset_path") is not None:
         raise UserError("dataset and dataset_path must not both be given")
     settings = {name: value for name, value in config.algo_kwargs.items() if name != "dataset_agent"}
@@ -93,7 +95,7 @@ def with_dataset(config: TrainConfig, dataset: Dataset | None) -> TrainConfig:
 
 
 def filled(config: TrainConfig, settings: ReplaySettings) -> TrainConfig:
-    """The same config with the value of every setting that it leaves open."""
+    """The config with a value for every setting."""
     env_kwargs = dict(config.env_kwargs)
     if env_kwargs.get("wrappers") is not None:
         env_kwargs["wrappers"] = wrappers_with_defaults(env_kwargs["wrappers"])
@@ -105,8 +107,8 @@ def filled(config: TrainConfig, settings: ReplaySettings) -> TrainConfig:
     )
 
 
-def check_fit(cls: type[Learner], spec: EnvSpec, env_id: str, settings: ReplaySettings) -> int:
-    """The algorithm against the environment's spaces, with the algorithms that would fit; how many weights it has."""
+def check_compatible(cls: type[Learner], spec: EnvSpec, env_id: str, settings: ReplaySettings) -> int:
+    """Reject an environment that the algorithm does not support. Returns the number of weights."""
     others = [learner_class(name) for name in algorithm_names()]
     if not cls.supports_actions(spec):
         needs = _kinds(cls.actions)
@@ -121,9 +123,9 @@ def check_fit(cls: type[Learner], spec: EnvSpec, env_id: str, settings: ReplaySe
         raise UserError(f"images must be (channels, height, width); {env_id} gives {spec.observation.shape}, {hint}")
     settings.check_observation(spec.observation, env_id)
     try:
-        with torch.device("meta"):  # nothing is allocated: the network says what does not fit it
+        with torch.device("meta"):  # nothing is allocated, and the network checks its sizes
             return sum(weight.numel() for weight in cls.build_model(spec, settings).parameters())
-    except (RuntimeError, OverflowError) as error:  # of a size that no machine has
+    except (RuntimeError, OverflowError) as error:  # sizes beyond any machine
         raise UserError(f"networks of these sizes cannot be made: {str(error).partition(chr(10))[0]}") from error
 
 
@@ -139,9 +141,9 @@ def _names(classes: Iterable[type[Learner]]) -> str:
 def check_same_spaces(
     checkpoint: Checkpoint, observation: ObservationCodec, action: ActionCodec, any_bounds: bool = False
 ) -> None:
-    """A run goes on only in the environment, or with the kind of data, that it came from.
+    """Reject a checkpoint whose observation or action space is not that of the environment or dataset.
 
-    With `any_bounds`, vectors may have got bounds: a data set knows none, its environment does.
+    With `any_bounds`, bounds of vectors may differ: a dataset has none, its environment does.
     """
     codecs: dict[str, Any] = {"observation_space": observation, "action_space": action}
     for name, codec in codecs.items():

@@ -1,7 +1,7 @@
 """Ends a run whose environment hangs, with a report that reproduces it.
 
-A thread can look on while an environment sleeps or waits; one that spins inside C code without letting go of Python's
-lock is only caught when it runs in a worker process.
+A watchdog thread runs while an environment sleeps or waits; an environment that loops in C code while it holds the GIL
+is only detected in a worker process.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from rl_training.envs.host.vector import EnvironmentFailure, SeededEnvs
 
-TICKS = 8  # looks within the time allowed
+CHECKS = 8  # within the timeout
 
 
 class Watchdog:
-    """Watches environments while it is entered."""
+    """A context in which environments that exceed their timeout end the process."""
 
     def __init__(self, envs: SeededEnvs, report: Callable[[EnvironmentFailure], None]) -> None:
         self._envs, self._report = envs, report
@@ -31,12 +31,12 @@ class Watchdog:
         self._done.set()
 
     def _watch(self) -> None:
-        seen, looks = None, 0
-        while not self._done.wait(min(self._envs.timeout / TICKS, threading.TIMEOUT_MAX)):
-            # Looks are counted, not seconds: a process that was stopped (Ctrl-Z) was not looking.
+        seen, checks = None, 0
+        while not self._done.wait(min(self._envs.timeout / CHECKS, threading.TIMEOUT_MAX)):
+            # Checks are counted, not seconds: time during which the process was suspended (Ctrl-Z) does not count.
             since = self._envs.busy_since
-            looks = looks + 1 if since is not None and since == seen else 0
+            checks = checks + 1 if since is not None and since == seen else 0
             seen = since
-            if looks >= TICKS:
+            if checks >= CHECKS:
                 self._report(self._envs.timeout_failure())
                 os._exit(1)  # the call cannot be interrupted

@@ -1,4 +1,4 @@
-"""What can be done with a checkpoint or an agent file: evaluate it, act with it, film it."""
+"""Evaluates, predicts with and records videos of checkpoints and agent files."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def evaluate_agent(
     first_episode: int = FRESH_EPISODES,
     episode_limit: int | None = None,
 ) -> dict[str, Any]:
-    """As many episodes as its config says, where none are asked for; each cut at `episode_limit` steps.
+    """Evaluate an agent on `num_episodes` (default: its config's), each cut at `episode_limit` steps.
 
-    Without that, the config's `eval_episode_limit` holds where the environment has no time limit.
+    The default limit is the config's `eval_episode_limit`, for environments without a time limit.
     """
     bound = EpisodeBound.of(agent.config, episode_limit)
     if num_episodes is None:
@@ -66,13 +66,14 @@ def evaluate_checkpoint(
     env_factory: EnvFactory | None = None,
     episode_limit: int | None = None,
 ) -> dict[str, Any]:
-    """Fresh episodes with the greedy policy of an agent file, a checkpoint or a run's newest checkpoint."""
+    """Evaluate the greedy policy of an agent file, a checkpoint or a run on fresh episodes."""
     agent = load_agent(path, device)
     source = env_source(agent.config, env_id, env_factory)
     return evaluate_agent(agent, source, num_episodes, episode_limit=episode_limit)
 
 
 def predict_checkpoint(path: str | Path, obs: Any, deterministic: bool = True, device: str = "auto") -> Any:
+    """The action of an agent file, a checkpoint or a run for an observation or a batch."""
     return load_agent(path, device).predict(obs, deterministic)
 
 
@@ -86,7 +87,7 @@ def record_checkpoint(
     env_factory: EnvFactory | None = None,
     episode_limit: int | None = None,
 ) -> tuple[Path, list[float]]:
-    """Film an agent file, a checkpoint or a run's newest checkpoint, as .webm, .mp4 or .gif."""
+    """Record a video of an agent file, a checkpoint or a run, as .webm, .mp4 or .gif."""
     check_video_path(Path(video))
     require(episodes >= 1, "episodes", f">= 1, got {episodes}")
     agent = load_agent(path, device)

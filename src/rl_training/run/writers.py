@@ -1,4 +1,4 @@
-"""Where the rows of a run's log go: JSON lines always, TensorBoard if asked for, anything else through a callback."""
+"""Writers of a run's metric rows: JSON lines always, TensorBoard if enabled; others by callback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 
 class Writer(Protocol):
-    """Gets every row of the log, one for each seed at a time."""
+    """A destination of metric rows."""
 
     def write(self, rows: Sequence[Row]) -> None: ...
 
@@ -23,15 +23,15 @@ class Writer(Protocol):
 
 
 class JsonLines:
-    """An append-only file of one JSON object a line, cut back to the checkpoint's offset on resume."""
+    """A file with one JSON object per line, truncated to the checkpoint's offset on resume."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
-        # Unbuffered: a row that a full disk refused must not come up again when the file is closed.
+        # Unbuffered: a row that failed to be written must not be written again when the file is closed.
         self._handle = path.open("ab", buffering=0)
         if os.fstat(self._handle.fileno()).st_size < offset:
             self._handle.close()
-            raise UserError(f"{path}: shorter than its checkpoint says; it was cut or replaced")
-        # Rows written after the checkpoint will be written again, and the last one may be half a line.
+            raise UserError(f"{path}: shorter than recorded in its checkpoint; it was cut or replaced")
+        # Rows after the checkpoint will be written again, and the last one may be incomplete.
         self._handle.truncate(offset)
         self._handle.seek(0, os.SEEK_END)
 
@@ -53,7 +53,7 @@ class JsonLines:
 
 
 class TensorBoard:
-    """The same rows for TensorBoard, one directory a seed (extra `tensorboard`)."""
+    """TensorBoard event files, one directory per seed (extra `tensorboard`)."""
 
     def __init__(self, run_dir: Path, seeds: tuple[int, ...], step: int) -> None:
         try:

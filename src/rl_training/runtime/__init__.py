@@ -1,6 +1,6 @@
-"""Pinned names: the workflows, and `<algo>_trainer.train_<algo>` for every algorithm of the registry.
+"""Re-exports of fixed public names: the workflows, and `<algo>_trainer.train_<algo>` for every algorithm.
 
-The trainer modules have no files: a finder makes them when they are imported. Type checkers read their stubs.
+The trainer modules have no files: a finder creates them on import. Type checkers read their stubs.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rl_training.algorithms.registry import SHARED_TRAINERS, algorithm_names
 
 
 def trained_algorithm(module: str) -> str | None:
-    """The algorithm that a module of this package trains, by the module's full name."""
+    """The algorithm of a trainer module, given the module's full name; None for other modules."""
     prefix, suffix = f"{__name__}.", "_trainer"
     algo = module.removeprefix(prefix).removesuffix(suffix)
     return algo if module == f"{prefix}{algo}{suffix}" and algo in algorithm_names() else None
 
 
 class TrainerFinder(MetaPathFinder, Loader):
-    """Imports `rl_training.runtime.<algo>_trainer`, for every registered algorithm."""
+    """An import finder for `rl_training.runtime.<algo>_trainer` of every registered algorithm."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -38,7 +38,7 @@ class TrainerFinder(MetaPathFinder, Loader):
         accepted = (algo, *SHARED_TRAINERS.get(algo, ()))
         name = f"train_{algo}"
         train = trainer_for(*accepted)
-        # As if it were written in a file: shown by this name, and pickled by it.
+        # As in a module with a file: shown and pickled by this name.
         for attribute, value in {"__module__": module.__name__, "__name__": name, "__qualname__": name}.items():
             setattr(train, attribute, value)
         module.__doc__ = train.__doc__ = f"Train a new run of {', '.join(f'`{one}`' for one in accepted)}."

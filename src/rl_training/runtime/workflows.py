@@ -1,4 +1,4 @@
-"""Pinned names; they live in `rl_training.run.workflows` and `rl_training.run.resume`."""
+"""Re-exports of fixed public names from `rl_training.run.workflows` and `rl_training.run.resume`."""
 
 from rl_training.run.resume import resume_training
 from rl_training.run.workflows import evaluate_checkpoint, predict_checkpoint, record_checkpoint
