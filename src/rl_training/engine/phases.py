@@ -65,11 +65,11 @@ class Priorities(Protocol):
     def draw(self, uniforms: Tensor) -> tuple[Tensor, Tensor]:
         """(seeds, batch) uniform numbers to row numbers and importance weights."""
 
-    def learn(self, rows: Tensor, errors: Tensor) -> None:
+    def update(self, rows: Tensor, errors: Tensor) -> None:
         """The errors of rows just used become their priorities."""
 
     def tensors(self) -> list[Tensor]:
-        """Everything `learn` changes."""
+        """Everything `update` changes."""
 
 
 class Source(Protocol):
