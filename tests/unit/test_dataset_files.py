@@ -565,7 +565,7 @@ def test_a_handler_that_raises_does_not_raise_within_hdf5(tmp_path: Path) -> Non
                 time.sleep(1)  # a disk that was faster
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert not list(tmp_path.glob(f"{writing.WORK}*"))
+    assert not list(tmp_path.glob(f"{writing.WORK_PREFIX}*"))
 
 
 @needs_h5py
@@ -580,7 +580,7 @@ def test_ctrl_c_while_writing_leaves_nothing(name: str, tmp_path: Path, ctrl_c: 
             save_transitions(data, tmp_path / name)
             timer.join()
             time.sleep(0.1)  # a disk that was faster
-        assert not list(tmp_path.glob(f"{writing.WORK}*"))
+        assert not list(tmp_path.glob(f"{writing.WORK_PREFIX}*"))
         if (tmp_path / name).exists():
             break
 

@@ -36,7 +36,7 @@ def test_a_disk_that_takes_few_bytes_at_a_time(tmp_path: Path, monkeypatch) -> N
         assert 0 < len(buffers) <= 7
         return os.write(descriptor, b"".join(buffers)[:8])
 
-    monkeypatch.setattr(files, "MOST_PARTS", 7)
+    monkeypatch.setattr(files, "MAX_PARTS", 7)
     monkeypatch.setattr(os, "writev", writev)
     files.sync_file(files.start_writing(tmp_path / "file", [memoryview(part) for part in parts]))
     assert (tmp_path / "file").read_bytes() == b"".join(parts)

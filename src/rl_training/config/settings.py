@@ -200,9 +200,11 @@ class OfflineSettings(ReplaySettings):
 
 
 def dataset_kind_of(path: Any, agent: Any) -> str | None:
+    """The kind of a dataset with this path or agent; None with neither."""
     return "file" if path is not None else "policy" if agent is not None else None
 
 
 def check_sizes(name: str, sizes: Sequence[int]) -> None:
+    """Reject sizes of layers below 1, and too many layers."""
     require(all(size >= 1 for size in sizes), name, "sizes >= 1")
     require(len(sizes) <= MAX_LAYERS, name, f"at most {MAX_LAYERS} sizes")

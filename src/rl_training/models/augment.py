@@ -1,4 +1,4 @@
-"""Random shifts of images, on whatever device they are on and inside compiled or captured updates."""
+"""Random shifts of images, on any device and inside compiled or captured updates."""
 
 from __future__ import annotations
 

@@ -131,6 +131,7 @@ def _parse_json(text: str) -> Any:
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
+    """The value if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -142,6 +143,7 @@ def as_number(value: Any) -> float | None:
 
 
 def episode_returns(row: Row) -> list[float]:
+    """The returns in a row of evaluations."""
     values = row.get("returns")
     return [value for value in map(as_number, values) if value is not None] if isinstance(values, list) else []
 
@@ -157,10 +159,12 @@ def metric_values(name: str) -> Callable[[Row], list[float]]:
 
 
 def mean_of(values: Sequence[float]) -> float:
+    """The mean."""
     return math.fsum(values) / len(values)
 
 
 def std_of(values: Sequence[float]) -> float:
+    """The population standard deviation."""
     centre = mean_of(values)
     return math.sqrt(mean_of([(value - centre) ** 2 for value in values]))
 

@@ -25,7 +25,7 @@ class Priorities:
         self.rows, self.seeds, self.alpha, self.device = rows, seeds, alpha, torch.device(device)
         self.depth = (rows - 1).bit_length()
         self.first_leaf = 1 << self.depth
-        # A binary tree for each seed, one behind the other: node n is the sum of nodes 2n and 2n + 1, the root is 1.
+        # A binary tree for each seed, one after the other: node n is the sum of nodes 2n and 2n + 1, the root is 1.
         # Flat, since a compiled update writes into a view of a tensor by copying all of it.
         self.tree = torch.zeros(seeds * 2 * self.first_leaf, dtype=torch.int64, device=self.device)
         self.highest = torch.full((seeds, 1), SCALE, dtype=torch.int64, device=self.device)

@@ -164,10 +164,12 @@ def is_valid_step(answer: Any) -> bool:
 
 
 def is_number(reward: Any) -> bool:
+    """Whether a reward is a number of Python or numpy."""
     return isinstance(reward, (int, float, np.integer, np.floating))
 
 
 def is_flag(value: Any) -> bool:
+    """Whether a value is a boolean of Python or numpy."""
     return isinstance(value, (bool, np.bool_))
 
 

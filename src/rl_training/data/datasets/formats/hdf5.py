@@ -164,6 +164,7 @@ class Hdf5Reader:
 
 @contextmanager
 def open_hdf5(path: Path, names: tuple[str, ...]) -> Iterator[Hdf5Reader]:
+    """Open a file, of which `names` may be read."""
     with open_file(path) as file:
         yield Hdf5Reader(path, file, names)
 

@@ -117,6 +117,7 @@ def clean_id(env_id: Any) -> str | None:
 
 @contextmanager
 def open_minari(folder: Path) -> Iterator[MinariReader]:
+    """Open the data folder of a Minari dataset."""
     if not (folder / FILE).exists():
         raise UserError(f"{folder}: has no {FILE} (Minari's Arrow format is not supported)")
     with open_file(folder / FILE) as file:

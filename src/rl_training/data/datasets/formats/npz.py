@@ -119,6 +119,7 @@ def _exactly(member: IO[bytes], count: int) -> bytes:
 
 @contextmanager
 def open_npz(path: Path, wanted: tuple[str, ...]) -> Iterator[NpzReader]:
+    """Open an archive, of which `wanted` must be numbers."""
     try:
         archive = zipfile.ZipFile(path)
     except _READ_ERRORS as error:
