@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import sys
 from collections.abc import Callable
@@ -105,6 +106,9 @@ def test_its_tables_and_signatures_are_those_of_the_code() -> None:
         named = set(re.findall(r"`(\w+)`", adds))
         assert named <= own, f"{base}: {named - own}"
         assert "…" in adds or named == own, f"{base}: {own - named}"
+    for hooks, _, _ in table("What to write"):
+        for name, arguments in re.findall(r"`(\w+)\(([\w, ]*)\)`", hooks):
+            assert ", ".join(inspect.signature(getattr(Algorithm(), name)).parameters) == arguments, name
     for names, default, _ in table("What the class declares"):
         for name in re.findall(r"`(\w+)`", names):
             assert name in Algorithm.__annotations__, name
