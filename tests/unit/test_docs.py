@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 RESULTS = ROOT / "benchmarks" / "results"
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DEFINITIONS = (ast.ClassDef, ast.FunctionDef)
 MAX_WORDS = 700  # of the README, without the table of algorithms
 page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 
@@ -68,6 +69,17 @@ def test_python_examples_parse_and_configs_exist(path: Path) -> None:
         ast.parse(block)
     for config in re.findall(r"configs/[a-z0-9_]+/[a-z0-9_]+\.yaml", text):
         assert (ROOT / config).exists(), f"{path.name}: {config}"
+
+
+@page
+def test_files_and_names_in_them_exist(path: Path) -> None:
+    """`folder/file.py` is a file of the repository or of the package, and `folder/file.py: Name.attribute` is in it."""
+    text = path.read_text(encoding="utf-8")
+    for file, names in re.findall(r"([\w/]+/\w+\.py)(?:: (\w+(?:\.\w+)?)(?=[`(,]|  |$))?", text, re.MULTILINE):
+        found = next((root / file for root in (ROOT, ROOT / "src" / "rl_training") if (root / file).exists()), None)
+        assert found is not None, f"{path.name}: {file}"
+        defined = {node.name for node in ast.walk(ast.parse(found.read_text())) if isinstance(node, DEFINITIONS)}
+        assert {name for name in names.split(".") if name} <= defined, f"{path.name}: {file}: {names}"
 
 
 def test_every_page_is_linked_from_the_readme() -> None:
