@@ -177,7 +177,7 @@ def prove(
         if result.metrics["global_step"] < config.total_timesteps:
             print(f"{name}: saved at step {result.metrics['global_step']} of {config.total_timesteps}", flush=True)
             return None
-        seconds = load_checkpoint(result.checkpoint_path).state["elapsed"]  # over all resumes
+        seconds = load_checkpoint(result.checkpoint_path).state["parts"]["session"]["elapsed"]  # over all resumes
         fresh: dict[str, dict[str, float]] = {"best": {}, "final": {}}
         for kind, means in fresh.items():
             for seed in config.seed_list:
