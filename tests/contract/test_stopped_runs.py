@@ -103,7 +103,7 @@ def test_a_resume_into_another_folder_that_is_stopped_at_once_leaves_nothing(
 ) -> None:
     owner, name = {
         "copy": (shutil, "copytree"),
-        "environments": (trainer, "SeededEnvs"),
+        "environments": (trainer, "make_envs"),
         "replay": (trainer, "make_replay"),
     }[place]
     done = trainer.train(quick_config("dqn", tmp_path / "first"), show_progress=False)

@@ -111,13 +111,13 @@ def _problem(manifest_step: int, step: int, parts: Mapping[str, Any], config: Tr
     for found in (step, clock.step if clock is not None else step):
         if found != manifest_step:
             return f"step is {found}, the manifest's is {manifest_step}"
-    replay = parts.get("replay")
-    if replay is not None and replay.capacity % config.num_envs:
-        return f"capacity must be a multiple of num_envs ({config.num_envs}), got {replay.capacity}"
     if environments is not None:
         problem = _environments_problem(environments, config)
         if problem is not None:
             return problem
+    replay = parts.get("replay")
+    if replay is not None and replay.capacity % config.num_envs:
+        return f"capacity must be a multiple of num_envs ({config.num_envs}), got {replay.capacity}"
     return _session_problem(session, config) if session is not None else None
 
 
