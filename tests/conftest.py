@@ -73,7 +73,7 @@ def small_env(cls: Any) -> tuple[str, dict[str, Any]]:
     if cls.observations == ("image",):
         env_id = DISCRETE_DOT if ("discrete" in cls.actions) else CONTINUOUS_DOT
         return env_id, {"render_mode": "rgb_array", "wrappers": PIXELS}
-    if ("discrete" in cls.actions):
+    if "discrete" in cls.actions:
         return "CartPole-v1", {}
     return "Pendulum-v1", {"max_episode_steps": 50}  # a quarter of the steps of every evaluation
 

@@ -163,7 +163,7 @@ def train_on(probe: type[Probe], algo: str, output_dir: Path, steps: int = 600, 
 def action_values(learner: Learner, state: float) -> torch.Tensor:
     """Q at one state for a few actions, as one vector: each discrete action, or five between -1 and 1, every critic."""
     model: Any = learner.model
-    if ("discrete" in learner.actions):
+    if "discrete" in learner.actions:
         obs = torch.tensor([[state]])
         return model.action_values(obs).flatten()  # type: ignore[no-any-return]
     actions = torch.linspace(-1, 1, 5).unsqueeze(1)

@@ -55,7 +55,7 @@ def environments(cls: type[Learner]) -> dict[str, tuple[str, dict[str, Any]]]:
     """One of every family of environments with the algorithm's kind of actions; there is no discrete MuJoCo one."""
     if (cls.observations == ("image",)) or cls.offline:
         return {"classic": (small_env(cls)[0], {})}
-    if ("discrete" in cls.actions):
+    if "discrete" in cls.actions:
         return {"classic": ("CartPole-v1", {}), "box2d": ("LunarLander-v3", {})}
     return {
         "classic": ("Pendulum-v1", {}),

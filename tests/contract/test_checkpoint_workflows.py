@@ -180,10 +180,7 @@ def test_a_checkpoint_away_from_its_run(quick_config, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "cut")
     with pytest.raises(UserError) as refused:
         resume_training(copy, show_progress=False)
-    assert (
-        str(refused.value)
-        == f"{copy}: a checkpoint away from its run; output_dir=... resumes it in a new run"
-    )
+    assert str(refused.value) == f"{copy}: a checkpoint away from its run; output_dir=... resumes it in a new run"
     stopped = resume_training(copy, output_dir=tmp_path / "new", callbacks=[StopAt(58), Die()], show_progress=False)
     resumed = resume_training(stopped.run_dir, show_progress=False)
     assert resumed.run_dir == stopped.run_dir

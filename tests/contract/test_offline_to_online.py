@@ -1,4 +1,4 @@
-"""An agent trained offline goes on online: its dataset stays, batches are mixed, a cut run ends with the same bits."""
+"""An agent trained offline continues online: the dataset stays, batches are mixed, a cut run ends in equal bits."""
 
 from __future__ import annotations
 

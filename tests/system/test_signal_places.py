@@ -116,7 +116,8 @@ def test_signal_during_set_up(place: str, forks: Forks, made: dict[str, str], tm
 
 @pytest.mark.parametrize(("at", "number"), [(37, signal.SIGTERM), (118, signal.SIGINT)], ids=["mid-run", "the last"])
 def test_a_signal_in_an_evaluation_repeats_it_on_resume(
-    at: int, number: signal.Signals, forks, whole_run, tmp_path: Path) -> None:
+    at: int, number: signal.Signals, forks, whole_run, tmp_path: Path
+) -> None:
     config = make_config("dqn")
     whole = whole_run("dqn")
     write_config(config, tmp_path)

@@ -50,6 +50,6 @@ def test_functions_are_small() -> None:
 def test_a_planted_function_is_caught(tmp_path: Path) -> None:
     (tmp_path / "long.py").write_text("def f():\n" + "    pass\n" * MAX_LINES)
     (tmp_path / "wide.py").write_text(f"def g(self, {', '.join(f'p{n}' for n in range(9))}): ...\n")
-    wide = ', '.join(f'p{n}' for n in range(12))
+    wide = ", ".join(f"p{n}" for n in range(12))
     (tmp_path / "fine.py").write_text(f"class C:\n    def __init__(self, {wide}): ...\n")
     assert too_large(tmp_path) == ["long.py:1 f: 61 lines", "wide.py:1 g: 9 parameters"]

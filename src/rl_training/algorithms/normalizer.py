@@ -15,6 +15,7 @@ from torch import Tensor
 from rl_training.engine.engine import MAX_COUNT
 from rl_training.engine.groups import Groups, Params
 from rl_training.engine.networks import Batch
+from rl_training.tensors.state import check_shapes
 
 GROUP = "normalizer"
 EPSILON = 1e-8  # added to the variance, which is 0 for a constant entry
@@ -92,10 +93,7 @@ class ObservationNormalizer:
         }
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        for name, mine in self.state().items():
-            have, mine_is = (f"{one.dtype} {tuple(one.shape)}" for one in (state[name], mine))
-            if have != mine_is:
-                raise ValueError(f"{name} is {have}, this learner's is {mine_is}")
+        check_shapes(state, self.state(), "learner")
         count, mean, squares = (state[name].cpu() for name in self.state())
         if not 0 <= count < MAX_COUNT or not (squares >= 0).all():
             raise ValueError("normalizer.count and normalizer.squares must be >= 0")

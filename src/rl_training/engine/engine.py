@@ -22,6 +22,7 @@ from rl_training.engine.networks import Batch, Binding
 from rl_training.engine.optimizers import Adam, adam_, clip_per_seed
 from rl_training.engine.phases import UPDATE, Due, Noise, NoiseSpec, Phase
 from rl_training.engine.targets import Polyak, TargetUpdate
+from rl_training.tensors.state import check_shapes
 
 MAX_COUNT = 2**53
 
@@ -286,10 +287,7 @@ class Engine:
         if set(mine) != set(state):
             odd = sorted(set(mine) ^ set(state))
             raise ValueError(f"state does not fit this learner: {', '.join(odd[:4])}{' …' if len(odd) > 4 else ''}")
-        for name, tensor in mine.items():
-            have, mine_is = (f"{one.dtype} {tuple(one.shape)}" for one in (state[name], tensor))
-            if have != mine_is:
-                raise ValueError(f"{name} is {have}, this learner's is {mine_is}")
+        check_shapes(state, mine, "learner")
         counters = torch.cat([state["update_count"].reshape(1), state["metric_counts"]])
         if not ((counters >= 0) & (counters < MAX_COUNT)).all():
             raise ValueError(f"update_count and metric_counts must be >= 0 and < {MAX_COUNT}")

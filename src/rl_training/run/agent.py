@@ -195,13 +195,18 @@ def _load_parameters(agent: Agent, tensors: Mapping[str, Tensor], path: Path) ->
     agent.learner.load_seed_parameters(0, tensors)
 
 
+def load_learner(learner: Learner, tensors: Mapping[str, Tensor], checkpoint: Path) -> None:
+    """Load a checkpoint's tensors into a learner, or reject them in one line."""
+    try:
+        learner.load_state_dict(tensors)
+    except (KeyError, ValueError) as error:
+        raise invalid_file(checkpoint, f"{LEARNER}: {error}") from error
+
+
 def agent_from_checkpoint(checkpoint: Checkpoint, device: str = "cpu") -> Agent:
     """The agent of a checkpoint, with all its seeds."""
     tensors = checkpoint.tensors(LEARNER)
     agent = _build(checkpoint.state, checkpoint.path, device, tensors)
-    try:
-        agent.learner.load_state_dict(tensors)
-    except (KeyError, ValueError) as error:
-        raise invalid_file(checkpoint.path, f"{LEARNER}: {error}") from error
+    load_learner(agent.learner, tensors, checkpoint.path)
     agent.path = checkpoint.path
     return agent

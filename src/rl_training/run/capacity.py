@@ -7,8 +7,9 @@ from pathlib import Path
 
 import torch
 
-from rl_training.algorithms.base import Learner, ReplaySettings
+from rl_training.algorithms.base import Learner
 from rl_training.checkpoint.read import Checkpoint
+from rl_training.config.settings import ReplaySettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.machine import free_memory, gibibytes
@@ -77,14 +78,13 @@ def check_replay_memory(config: TrainConfig, settings: ReplaySettings, spec: Env
         )
 
 
-def check_capacity(inputs: RunInputs, weights: int, device: str, spec: EnvSpec | None = None) -> None:
+def check_capacity(inputs: RunInputs, weights: int, device: str) -> None:
     """Reject a run that needs more memory than there is: its networks, its replay, its dataset on a GPU."""
-    config, settings, spec = inputs.config, inputs.settings, spec or inputs.spec
-    if weights:
-        check_learner_memory(weights, config, settings, spec, device)
+    config, settings, spec = inputs.config, inputs.settings, inputs.spec
+    check_learner_memory(weights, config, settings, spec, device)
     if settings.uses_environment:
         check_replay_memory(config, settings, spec, device)
-    if weights and inputs.dataset is not None:
+    if inputs.dataset is not None:
         check_dataset_memory(inputs.dataset.dataset, device)
 
 

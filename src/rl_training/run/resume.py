@@ -195,12 +195,7 @@ def _online(config: TrainConfig, request: ResumeRequest, step: int) -> TrainConf
     cls, settings = parse_settings(config)
     if not isinstance(settings, OfflineSettings) or settings.uses_environment:
         return config
-    if (
-        not cls.learns_online
-        and request.env_id is not None
-        and request.env_id == config.env_id
-        and ":" in config.env_id
-    ):
+    if not cls.learns_online and request.env_id == config.env_id and ":" in config.env_id:
         return config  # env_id was only given to name its module again
     if not cls.learns_online:
         raise UserError(f"{cls.name} cannot continue online: it learns nothing from its own transitions{STAY_OFFLINE}")

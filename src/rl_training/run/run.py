@@ -33,7 +33,7 @@ from rl_training.loops.offline import Offline
 from rl_training.loops.regime import Regime
 from rl_training.run.agent import Agent
 from rl_training.run.callbacks import Callbacks, as_callbacks
-from rl_training.run.capacity import check_capacity, disk_note, make_replay
+from rl_training.run.capacity import check_capacity, check_replay_memory, disk_note, make_replay
 from rl_training.run.ending import conclude, mark_interrupted, mark_stopped
 from rl_training.run.environment_record import NOT_REPLAYABLE, environment_entries
 from rl_training.run.failures import recorded_failures, report_hang
@@ -106,7 +106,7 @@ class Run:
                     session, exact = self._build_session(regime)
                     if begun is not None:
                         self.record.begin(**begun)
-                    self._announce(session, regime, [*notes, *self._notices(session, regime, exact)])
+                    self._announce(session, [*notes, *self._notices(session, regime, exact)])
                     session.start()
                     regime.run(session.clock, session.learner, session.after_step)
                     session.end()
@@ -153,7 +153,7 @@ class Run:
         try:
             if self.resumed is not None:
                 check_same_spaces(self.resumed, *envs.codecs, any_bounds=inputs.dataset is not None)
-                check_capacity(inputs, 0, plan.device, envs.spec)
+                check_replay_memory(config, inputs.settings, envs.spec, plan.device)
             with interruptible():
                 return OffPolicy(envs, make_replay(config, inputs.settings, envs.spec, device))
         except BaseException:
@@ -227,7 +227,7 @@ class Run:
             notices.append(f"resume: inexact ({NOT_REPLAYABLE}); the open episodes start again")
         return notices
 
-    def _announce(self, session: Session, regime: Regime, notices: Sequence[str]) -> None:
+    def _announce(self, session: Session, notices: Sequence[str]) -> None:
         for notice in [*notices, *ended_schedules(session)]:
             session.display.note(notice)
         if self.inputs.dataset is not None:

@@ -13,9 +13,9 @@ from rl_training.checkpoint.read import Checkpoint, DamagedCheckpoint
 from rl_training.checkpoint.schema import LEARNER
 from rl_training.checkpoint.write import remove_leftovers, remove_old, save_checkpoint
 from rl_training.config.train_config import TrainConfig
-from rl_training.core.checks import UserError
 from rl_training.engine.phases import Source
 from rl_training.files.atomic import replace_file
+from rl_training.run.agent import load_learner
 
 Note = Callable[[str], None]
 THREADS = 4  # the number of files in a save
@@ -31,7 +31,7 @@ class Saver:
         config: TrainConfig,
         parts: Sequence[Part],
         newest: Checkpoint | None,
-        note: Callable[[str], None],
+        note: Note,
     ) -> None:
         self.root, self.config, self.parts, self.newest, self.note = root, config, parts, newest, note
         self.failures = 0
@@ -97,12 +97,10 @@ class LearnerPart:
 
     def load(self, stored: StoredPart) -> None:
         """Load the tensors. The source must be loaded before: checking the metric names needs a batch."""
+        load_learner(self.learner, stored.tensors(LEARNER), stored.checkpoint.path)
         try:
-            self.learner.load_state_dict(stored.tensors(LEARNER))
             self.learner.check_metrics(self.source)
-        except (KeyError, ValueError) as error:
-            if isinstance(error, UserError):
-                raise
+        except ValueError as error:
             raise stored.invalid(f"{LEARNER}: {error}") from error
 
 

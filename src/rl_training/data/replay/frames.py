@@ -39,16 +39,9 @@ class FrameReplay(ReplayBuffer):
     repeats its own frame instead. After a termination any frame will do, since nothing is bootstrapped from it.
     """
 
-    def __init__(
-        self,
-        spec: EnvSpec,
-        *,
-        capacity: int,
-        num_envs: int,
-        seeds: int,
-        **options: Any,
-    ) -> None:
-        super().__init__(spec, capacity=capacity, num_envs=num_envs, seeds=seeds, **options)
+    def __init__(self, spec: EnvSpec, **options: Any) -> None:
+        super().__init__(spec, **options)
+        num_envs, seeds = self.num_envs, self.seeds
         self.stack = spec.observation.frames
         self.channels = spec.observation.shape[0] // self.stack
         self.frame_shape = (self.channels, *spec.observation.shape[1:])

@@ -102,8 +102,8 @@ def check_segment(
 
 def check_priorities(stored: StoredPart, found: dict[str, Tensor], seeds: int, size: int) -> None:
     """Reject priorities of wrong shapes or values."""
-    stored.check_tensors(PRIORITIES, found, {"priorities": ((seeds, size), torch.int64)})
-    stored.check_tensors(PRIORITIES, found, {"highest": ((seeds, 1), torch.int64)})
+    layout = {"priorities": ((seeds, size), torch.int64), "highest": ((seeds, 1), torch.int64)}
+    stored.check_tensors(PRIORITIES, found, layout)
     for key, minimum in (("priorities", 0), ("highest", 1)):
         if not bool(((found[key] >= minimum) & (found[key] <= MAX_PRIORITY)).all()):
             raise stored.invalid(f"{PRIORITIES}: {key} must be from {minimum} to {MAX_PRIORITY}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -70,7 +71,7 @@ class DeviceEnv(ABC):
         draws = member_uniforms(self._row_seeds, stream, self._env_indices, self.episodes, self.num_draws)
         return self.initial(draws)
 
-    @property
+    @cached_property
     def codecs(self) -> tuple[ObservationCodec, ActionCodec]:
         """Those of the twin, which has the same spaces."""
         return environment_codecs(EnvSource(self.gymnasium_id))
