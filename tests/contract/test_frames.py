@@ -16,7 +16,10 @@ MAX_FRAMES = 12
 PACKAGE = str(Path(rl_training.__file__).parent)
 
 
-def test_few_frames_lie_between_the_command_line_and_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seeds", ["0", "0,1"])
+def test_few_frames_lie_between_the_command_line_and_a_loss(
+    seeds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loss, stacks = SAC.critic_loss, list[list[str]]()
 
     def looked_at(*arguments: Any) -> Any:
@@ -29,7 +32,17 @@ def test_few_frames_lie_between_the_command_line_and_a_loss(tmp_path: Path, monk
         return loss(*arguments)
 
     monkeypatch.setattr(SAC, "critic_loss", looked_at)
-    words = ["--total-timesteps", "130", "--eval-episodes", "0", "--quiet", "--output-dir", str(tmp_path)]
+    words = [
+        "--total-timesteps",
+        "130",
+        "--eval-episodes",
+        "0",
+        "--quiet",
+        "--output-dir",
+        str(tmp_path),
+        "--seeds",
+        seeds,
+    ]
     assert main(["train", "sac", "Pendulum-v1", *words, "--set", "video=false", "--set", "report=false"]) == 0
     longest = max(stacks, key=len)
     assert longest[-1] == "main" and len(longest) <= MAX_FRAMES, longest

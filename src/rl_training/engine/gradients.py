@@ -22,7 +22,7 @@ def phase_gradients(phase: Phase, binding: Binding, groups: Groups, batch: Batch
     Eager mode uses ordinary autograd, so that a loss can be debugged.
     """
     if torch.compiler.is_compiling():
-        return _transformed(grad_and_value(_pure_loss(phase, binding), has_aux=True), phase, groups, batch, noise)
+        return _result(grad_and_value(_pure_loss(phase, binding), has_aux=True)(*_split(phase, groups), batch, noise))
     trained = {
         group: {name: tensor.detach().requires_grad_() for name, tensor in groups[group].items()}
         for group in phase.groups
@@ -39,7 +39,7 @@ def phase_gradients(phase: Phase, binding: Binding, groups: Groups, batch: Batch
 def stacked_gradients(phase: Phase, binding: Binding, groups: Groups, batch: Batch, noise: Noise) -> Gradients:
     """The gradients of all seeds at once; the first axis of every tensor is the seed."""
     every_seed = vmap(grad_and_value(_pure_loss(phase, binding), has_aux=True))
-    return _transformed(every_seed, phase, groups, batch, noise)
+    return _result(every_seed(*_split(phase, groups), batch, noise))
 
 
 def looped_gradients(phase: Phase, binding: Binding, groups: list[Groups], batch: Batch, noise: Noise) -> Gradients:
@@ -63,10 +63,15 @@ def _pure_loss(phase: Phase, binding: Binding) -> Callable[..., tuple[Tensor, di
     return loss
 
 
-def _transformed(function: Callable[..., Any], phase: Phase, groups: Groups, batch: Batch, noise: Noise) -> Gradients:
+def _split(phase: Phase, groups: Groups) -> tuple[Groups, Groups]:
+    """The groups that a phase trains, and the others."""
     trained = {group: groups[group] for group in phase.groups}
-    frozen = {group: params for group, params in groups.items() if group not in trained}
-    grads, (loss, rest) = function(trained, frozen, batch, noise)
+    return trained, {group: params for group, params in groups.items() if group not in trained}
+
+
+def _result(found: Any) -> Gradients:
+    """The gradients and the result of a loss, from what `grad_and_value` of a pure loss returns."""
+    grads, (loss, rest) = found
     return grads, LossResult(loss, rest["metrics"], rest.get("row_errors"), rest["carried"])
 
 
