@@ -32,7 +32,7 @@ MODULE = f"carrying_envs:{CARRYING}"  # what a worker process can import
 def play(envs: SeededEnvs, steps: range) -> list[bytes]:
     trace = []
     for step in steps:
-        envs.step(stream(0, "explore", step).uniform(-1, 1, (envs.size, envs.action.dim)).astype(np.float32))
+        envs.step(stream(0, "explore", step).uniform(-1, 1, (envs.size, envs.action.spec.size)).astype(np.float32))
         arrays = (envs.obs, envs.next_obs, envs.rewards, envs.terminated, envs.truncated)
         trace.append(b"".join(array.tobytes() for array in arrays))
         envs.advance()

@@ -103,7 +103,7 @@ def test_open_episodes_are_resumed(task: str, workers: int, native: bool) -> Non
     rng = np.random.default_rng(0)
 
     def actions() -> np.ndarray:
-        return rng.uniform(-1, 1, (2, envs.action.dim)).astype(np.float32)
+        return rng.uniform(-1, 1, (2, envs.action.spec.size)).astype(np.float32)
 
     try:
         assert restored.note is None

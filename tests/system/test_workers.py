@@ -91,9 +91,9 @@ def pids_of(envs: SeededEnvs) -> list[int]:
 
 def random_actions(envs: SeededEnvs, step: int) -> np.ndarray:
     rng = stream(0, "explore", step)
-    if envs.action.discrete:
-        return rng.integers(envs.action.dim, size=envs.size)
-    return rng.uniform(-1, 1, (envs.size, envs.action.dim)).astype(np.float32)
+    if envs.action.spec.kind == "discrete":
+        return rng.integers(envs.action.spec.size, size=envs.size)
+    return rng.uniform(-1, 1, (envs.size, envs.action.spec.size)).astype(np.float32)
 
 
 def play(envs: SeededEnvs, steps: range) -> list[bytes]:

@@ -204,7 +204,7 @@ def test_a_downward_import_is_allowed(tmp_path: Path, name: str, text: str) -> N
         ("envs/host/pixels.py", "from torch import nn", True),
         ("envs/host/pixels.py", "from rl_training.models import parts", True),
         ("envs/host/pixels.py", "from rl_training.core import rng", False),
-        ("envs/spaces.py", "import torch", True),
+        ("envs/spaces/files.py", "import torch", True),
         ("envs/__init__.py", "import torch", True),
         ("envs/device/cartpole.py", "import torch", False),
         ("config/runs.py", "try:\n    import safetensors.torch\nexcept ImportError:\n    pass", True),

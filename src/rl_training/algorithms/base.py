@@ -14,20 +14,21 @@ from torch import Tensor, nn
 from rl_training.algorithms.definition import Algorithm
 from rl_training.algorithms.normalizer import GROUP, ObservationNormalizer
 from rl_training.config.settings import ReplaySettings
-from rl_training.core.checks import require
+from rl_training.core.checks import UserError, require
 from rl_training.core.results import UpdateResult
 from rl_training.core.rng import stream
 from rl_training.core.schedules import Every, linear
-from rl_training.core.specs import ACTION_DTYPES, Array, EnvSpec
+from rl_training.core.specs import ACTION_DTYPES, Array, ArraySpec, EnvSpec, image, vector
 from rl_training.engine.acting import Act, Acting
 from rl_training.engine.compilation import Announce
 from rl_training.engine.engine import MAX_COUNT, Engine, Execution
-from rl_training.engine.groups import Params
+from rl_training.engine.groups import Groups, Params
 from rl_training.engine.networks import Batch, Binding, BoundNetwork, Networks, has_convolutions
 from rl_training.engine.optimizers import Adam
 from rl_training.engine.phases import LossResult, Metrics, Noise, NoiseSpec, Phase, Source
 from rl_training.engine.targets import HardCopy, Polyak, TargetUpdate
 from rl_training.engine.training import Training
+from rl_training.tensors.observations import numbers, pack, split, with_numbers
 
 OBSERVATION_LIMIT = 10.0  # normalised observations beyond it are clipped, as in VecNormalize
 STD_FLOOR = 1e-3  # added to a dataset's standard deviations, as in the authors' code of TD3+BC
@@ -47,6 +48,7 @@ class Learner(Algorithm):
         device: str | torch.device = "cpu",
         compiled: bool = False,
         backend: str = "inductor",
+        observation: ArraySpec | None = None,
         **overrides: Any,
     ) -> None:
         self.settings = settings or self.settings_type(**overrides)
@@ -54,8 +56,9 @@ class Learner(Algorithm):
         models = [model] if isinstance(model, nn.Module) else list(model)
         self.model = models[0]
         self._check_no_buffers()
+        self.observation = observation if observation is not None else _observation_of(self.model)
         self.normalizer = self._make_normalizer()
-        prepare = self.normalizer.prepare if self.normalizer is not None else None
+        prepare = self._prepare if self.normalizer is not None or self.observation.parts else None
         self.binding = Binding(self.networks_type, self.modules(self.model), prepare)
         optimizer = Adam(self.settings.adam_eps, max_grad_norm=self.settings.max_grad_norm)
         phases = [replace(phase, optimizer=phase.optimizer or optimizer) for phase in self.phases()]
@@ -85,7 +88,8 @@ class Learner(Algorithm):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(int(stream(seed, "init").integers(2**62)))
                 models.append(cls.build_model(spec, settings))
-        return cls(model=models, settings=settings, seeds=seeds, device=device, compiled=compiled)
+        options: dict[str, Any] = {"device": device, "compiled": compiled, "observation": spec.observation}
+        return cls(model=models, settings=settings, seeds=seeds, **options)
 
     # --- acting --------------------------------------------------------------------------------------------------
     def act_greedy(self, obs: Tensor) -> Act:
@@ -107,7 +111,8 @@ class Learner(Algorithm):
     def observe(self, obs: Tensor) -> None:
         """Update the running statistics. The loop passes each observation (seeds, rows, *obs) once, before acting."""
         if self.normalizer is not None and self.normalizer.running:
-            self.engine.set_group(GROUP, self.normalizer.observe(obs))
+            vectors = numbers(self.observation, split(self.observation, obs))
+            self.engine.set_group(GROUP, self.normalizer.observe(vectors))
 
     def set_obs_stats(self, mean: Array, std: Array) -> None:
         """Set the mean and standard deviation of observations, if they are normalised."""
@@ -155,7 +160,7 @@ class Learner(Algorithm):
 
     def update(self, batch: Mapping[str, Any], global_step: int | None = None) -> UpdateResult:
         """Take one gradient step of the whole algorithm on a given batch (one seed)."""
-        tensors = {name: self._batch_tensor(name, value).unsqueeze(0) for name, value in batch.items()}
+        tensors = {name: self._batch_tensor(name, value).unsqueeze(0) for name, value in self._packed(batch).items()}
         rows = {name: tensor.shape[1] for name, tensor in tensors.items()}
         require(len(set(rows.values())) == 1, "all batch tensors", f"of the same length, got {rows}")
         noise = self.engine.host_noise(self.noise(tensors["obs"].shape[1]))
@@ -163,6 +168,10 @@ class Learner(Algorithm):
             self.engine.update(tensors, noise, due=tuple(phase.name for phase in self.engine.phases))
         self._set_step(self.update_count if global_step is None else global_step)
         return UpdateResult(1, self.engine.metrics.newest())
+
+    def _packed(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """The batch with mixed observations as rows of bytes, where they were given as arrays by name."""
+        return {k: pack(self.observation, v) if isinstance(v, Mapping) else v for k, v in batch.items()}
 
     def _batch_tensor(self, name: str, value: Any) -> Tensor:
         tensor = torch.as_tensor(value, device=self.device)
@@ -266,11 +275,24 @@ class Learner(Algorithm):
     def _make_normalizer(self) -> ObservationNormalizer | None:
         if not self.settings.normalize_observations:
             return None
-        obs_dim = self.model.obs_dim
-        require(isinstance(obs_dim, int), "normalize_observations", "false for images")
+        numeric = self.observation.numbers
+        if numeric is None:
+            raise UserError("normalize_observations must be false for images")
         # Running statistics are unreliable at first, so their result is clipped; those of a dataset are complete.
         limit = math.inf if self.offline else OBSERVATION_LIMIT
-        return ObservationNormalizer(len(self.seeds), int(obs_dim), limit, running=not self.offline)
+        return ObservationNormalizer(len(self.seeds), numeric.size, limit, running=not self.offline)
+
+    def _prepare(self, groups: Groups, batch: Batch) -> Batch:
+        """The batch as the networks receive it: mixed observations split into their arrays, vectors normalised."""
+        prepared: dict[str, Any] = dict(batch)
+        for name in ("obs", "next_obs"):
+            if name in batch:
+                obs = split(self.observation, batch[name])
+                if self.normalizer is not None:
+                    vectors = self.normalizer.normalized(groups, numbers(self.observation, obs))
+                    obs = with_numbers(self.observation, obs, vectors)
+                prepared[name] = obs
+        return prepared
 
     def _tie_model(self) -> None:
         """Make the first seed's model share the engine's memory, so that it is always up to date."""
@@ -282,3 +304,9 @@ class Learner(Algorithm):
     def _check_no_buffers(self) -> None:
         for name, _ in self.model.named_buffers():
             raise ValueError(f"model must be free of buffers (pass constants as arguments), got buffer {name!r}")
+
+
+def _observation_of(model: Any) -> ArraySpec:
+    """The observations of a model that was built without a spec: `obs_dim` is a length or the shape of an image."""
+    obs_dim = getattr(model, "obs_dim", 0)
+    return vector(obs_dim) if isinstance(obs_dim, int) else image(*obs_dim)

@@ -20,6 +20,7 @@ from rl_training.algorithms.sac import SAC, Critics, SACNetworks, SACSettings
 from rl_training.config.fields import above, at_least, setting
 from rl_training.config.settings import OfflineSettings
 from rl_training.core.checks import require
+from rl_training.engine.gradients import map_tensors
 
 MAX_MULTIPLIER = 1e6
 MAX_SAMPLES = 1000  # of each kind, for every row of a batch
@@ -73,7 +74,7 @@ class CQLNetworks(SACNetworks):
 def values_of(critic: Critics, obs: Tensor, actions: Tensor) -> Tensor:
     """(members, samples, batch): values of several actions (samples, batch, action) per observation."""
     samples, batch = actions.shape[:2]
-    rows = obs.expand(samples, *obs.shape).reshape(samples * batch, -1)
+    rows = map_tensors(obs, lambda one: one.expand(samples, *one.shape).flatten(0, 1))
     values: Tensor = critic(rows, actions.reshape(samples * batch, -1)).unflatten(1, (samples, batch))
     return values
 

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from rl_training.engine.engine import MAX_COUNT
 from rl_training.engine.groups import Groups, Params
-from rl_training.engine.networks import Batch
 from rl_training.tensors.state import check_shapes
 
 GROUP = "normalizer"
@@ -36,7 +35,7 @@ class ObservationNormalizer:
         return [{"mean": torch.zeros(size), "scale": torch.ones(size)} for _ in range(seeds)]
 
     def observe(self, obs: Tensor) -> Params:
-        """Update the statistics with a step's observations (seeds, rows, obs_dim). Returns the group's new values."""
+        """Update the statistics with a step's vectors (seeds, rows, obs_dim). Returns the group's new values."""
         if obs.is_cuda:
             return self._observe_on_device(obs)
         new, mean, squares = obs.numpy(), self.mean.numpy(), self.squares.numpy()
@@ -76,13 +75,8 @@ class ObservationNormalizer:
         self.mean[:], self.squares[:] = other.mean[0], other.squares[0]
 
     # --- normalising ---------------------------------------------------------------------------------------------
-    def normalized(self, groups: Groups, obs: Tensor) -> Tensor:
-        return ((obs - groups[GROUP]["mean"]) * groups[GROUP]["scale"]).clamp(-self.limit, self.limit)
-
-    def prepare(self, groups: Groups, batch: Batch) -> Batch:
-        """The batch with its observations normalised."""
-        names: list[str] = [name for name in ("obs", "next_obs") if name in batch]
-        return {**batch, **{name: self.normalized(groups, batch[name]) for name in names}}
+    def normalized(self, groups: Groups, numbers: Tensor) -> Tensor:
+        return ((numbers - groups[GROUP]["mean"]) * groups[GROUP]["scale"]).clamp(-self.limit, self.limit)
 
     # --- state ---------------------------------------------------------------------------------------------------
     def state(self) -> dict[str, Tensor]:

@@ -53,7 +53,7 @@ class TrainSettings:
 
     def check_observation(self, observation: ArraySpec, env_id: str) -> None:
         """Reject settings that do not apply to the observations of an environment."""
-        if self.normalize_observations and not observation.can_be_normalized:
+        if self.normalize_observations and observation.numbers is None:
             raise UserError(f"normalize_observations must be false for images, which {env_id} gives")
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ Inside the library a continuous action lies in [-1, 1] and a discrete one is an 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -15,34 +15,87 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
-Kind = Literal["vector", "image", "continuous", "discrete"]
-ACTION_DTYPES = {"continuous": "float32", "discrete": "int64"}
+Kind = Literal["vector", "image", "mixed", "continuous", "discrete", "multi_discrete"]
+ACTION_DTYPES = {"continuous": "float32", "discrete": "int64", "multi_discrete": "int64"}
 # Names for messages.
-KIND_NAMES = {"vector": "vectors", "image": "images", "continuous": "Box", "discrete": "Discrete"}
+KIND_NAMES = {
+    "vector": "vectors",
+    "image": "images",
+    "mixed": "images with vectors",
+    "continuous": "Box",
+    "discrete": "Discrete",
+    "multi_discrete": "MultiDiscrete",
+}
+MAX_JOINT_ACTIONS = 512  # of a MultiDiscrete or MultiBinary space, up to which they are one discrete action
+VECTOR, IMAGES = "vector", "images."  # the name of all numbers in a mixed observation, the prefix of its images
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One array of a Dict or Tuple observation: elements of a vector from `start`."""
+
+    name: str  # its keys, joined by dots: `robot.arm`; the positions in a Tuple
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def stop(self) -> int:
+        return self.start + math.prod(self.shape)
 
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """The spec of one row of an array: an observation or an action, as the library stores it."""
+    """The spec of one row of an array: an observation or an action, as the library stores it.
+
+    An observation is one array, whatever its space: the numbers of a Dict or Tuple are packed into one vector, and a
+    mixed observation (images with numbers, or several images) into one row of bytes, the bytes of that vector first.
+    """
 
     kind: Kind
     shape: tuple[int, ...]
     dtype: str
     choices: int = 0  # of a discrete array
+    multi_choices: tuple[int, ...] = ()  # of each element of a multi-discrete array
+    entries: tuple[Entry, ...] = ()  # of a vector packed from a Dict or Tuple
+    parts: tuple[tuple[str, ArraySpec], ...] = ()  # of a mixed observation: the vector, if there is one, and images
     # Matters to the replay, not to the learner.
     frames: int = field(default=1, compare=False)  # of an image: stacked along the first axis, oldest first
 
     def __str__(self) -> str:
         if self.kind == "discrete":
             return f"{self.choices} choices"
+        if self.kind == "multi_discrete":
+            return f"{self.multi_choices} choices"
         if self.kind == "continuous":
             return f"actions of shape {self.shape}"
-        return f"observations of shape {self.shape} ({self.dtype})"
+        if self.parts:
+            return f"observations of {', '.join(f'{name} {part.shape}' for name, part in self.parts)}"
+        names = f", {', '.join(entry.name for entry in self.entries)}" if self.entries else ""
+        return f"observations of shape {self.shape} ({self.dtype}{names})"
 
     @property
     def size(self) -> int:
         """The size of a network's input or output: the choices of a discrete array, else its elements."""
-        return self.choices or math.prod(self.shape)
+        return self.choices or sum(self.multi_choices) or math.prod(self.shape)
+
+    @property
+    def arrays(self) -> dict[str, ArraySpec]:
+        """The parts of a mixed observation by name."""
+        return dict(self.parts)
+
+    def unpack(self, obs: Any) -> dict[str, Any]:
+        """The entries of a packed vector, or of the parts of a mixed observation, by their own names."""
+        if self.kind == "image":
+            return {self.entries[0].name: obs}
+        vector_spec, found = self, {}
+        if self.parts:
+            found = {name.removeprefix(IMAGES): obs[name] for name, _ in self.parts if name != VECTOR}
+            if VECTOR not in obs:
+                return found
+            vector_spec, obs = self.arrays[VECTOR], obs[VECTOR]
+        leading = tuple(obs.shape[:-1])
+        numbers = {e.name: obs[..., e.start : e.stop].reshape(*leading, *e.shape) for e in vector_spec.entries}
+        return {**numbers, **found}
 
     @property
     def network_input(self) -> int | tuple[int, ...]:
@@ -56,29 +109,51 @@ class ArraySpec:
     @property
     def space_name(self) -> str:
         """The name of the Gymnasium space: `Discrete(4)`, `Box(6,)`."""
+        if self.kind == "multi_discrete":
+            joint = math.prod(self.multi_choices)
+            return f"MultiDiscrete({list(self.multi_choices)}), {joint} joint actions, more than {MAX_JOINT_ACTIONS}"
         return f"Discrete({self.choices})" if self.kind == "discrete" else f"Box({self.size},)"
 
     @property
     def stored_as_frames(self) -> bool:
         """Whether a replay stores every frame once instead of whole stacks."""
-        return self.kind == "image" and self.dtype == "uint8"
+        return self.kind in ("image", "mixed")
 
     @property
-    def can_be_normalized(self) -> bool:
-        return self.kind == "vector"
+    def numbers(self) -> ArraySpec | None:
+        """The vector that a normaliser applies to; None: there are only images."""
+        return self if self.kind == "vector" else self.arrays.get(VECTOR)
+
+    @property
+    def images(self) -> dict[str, ArraySpec]:
+        """The images of the observation by name."""
+        if self.kind == "image":
+            return {"": self}
+        return {name: part for name, part in self.parts if part.kind == "image"}
+
+    @property
+    def vector_bytes(self) -> int:
+        """The bytes of the vector in a mixed observation."""
+        return self.arrays[VECTOR].nbytes if VECTOR in self.arrays else 0
+
+    @property
+    def frame_shape(self) -> tuple[int, ...]:
+        """The shape of one frame: of a stack of images, or all images of a mixed observation as bytes."""
+        if self.parts:
+            return (self.shape[0] - self.vector_bytes,)
+        return (self.shape[0] // self.frames, *self.shape[1:])
 
     @property
     def looks_channels_last(self) -> bool:
         """Whether the last axis of an image is probably its channels: it is short, or follows a square."""
-        if self.kind != "image":
-            return False
-        first, second, third = self.shape
-        return third <= max(4, min(first, second) // 2) or first == second != third
+        return any(_looks_channels_last(*one.shape) for one in self.images.values())
 
     def sample(self, rng: np.random.Generator, rows: int) -> Array:
         """Uniformly random actions."""
         if self.kind == "discrete":
             return rng.integers(self.choices, size=rows)
+        if self.kind == "multi_discrete":
+            return rng.integers(self.multi_choices, size=(rows, *self.shape))
         return rng.uniform(-1, 1, (rows, *self.shape)).astype(np.float32)
 
     def from_uniforms(self, uniforms: Any) -> Any:
@@ -107,6 +182,10 @@ class ArraySpec:
         return self.kind != "discrete" or bool(((values >= 0) & (values < self.choices)).all())
 
 
+def _looks_channels_last(first: int, second: int, third: int) -> bool:
+    return third <= max(4, min(first, second) // 2) or first == second != third
+
+
 def vector(size: int, dtype: str = "float32") -> ArraySpec:
     """A vector observation."""
     return ArraySpec("vector", (size,), dtype)
@@ -117,6 +196,13 @@ def image(*shape: int, frames: int = 1) -> ArraySpec:
     return ArraySpec("image", shape, "uint8", frames=frames)
 
 
+def mixed(parts: Mapping[str, ArraySpec]) -> ArraySpec:
+    """An observation of several arrays: `vector` first, if there is one, then images, `images.<name>`."""
+    size = sum(part.nbytes for part in parts.values())
+    padded = -(-size // 4) * 4  # so that every row of bytes starts at a multiple of 4, as views of floats need
+    return ArraySpec("mixed", (padded,), "uint8", parts=tuple(parts.items()))
+
+
 def continuous(size: int) -> ArraySpec:
     """A continuous action."""
     return ArraySpec("continuous", (size,), ACTION_DTYPES["continuous"])
@@ -125,6 +211,11 @@ def continuous(size: int) -> ArraySpec:
 def discrete(choices: int) -> ArraySpec:
     """A discrete action."""
     return ArraySpec("discrete", (), ACTION_DTYPES["discrete"], choices)
+
+
+def multi_discrete(choices: Sequence[int]) -> ArraySpec:
+    """An action of several discrete elements."""
+    return ArraySpec("multi_discrete", (len(choices),), ACTION_DTYPES["multi_discrete"], multi_choices=tuple(choices))
 
 
 def action_spec(kind: Kind, size: int) -> ArraySpec:
@@ -142,13 +233,3 @@ class EnvSpec:
 
     def __str__(self) -> str:
         return f"{self.observation} and {self.action}"
-
-
-SpecTree: TypeAlias = "ArraySpec | Mapping[str, SpecTree]"
-
-
-def leaves(tree: SpecTree, name: str) -> dict[str, ArraySpec]:
-    """The specs of a tree by name: `obs` for a single array, `obs.camera` and so on for a mapping."""
-    if isinstance(tree, ArraySpec):
-        return {name: tree}
-    return {key: spec for part, inner in tree.items() for key, spec in leaves(inner, f"{name}.{part}").items()}

@@ -19,7 +19,9 @@ TYPE_NAMES = {
     torch.float32: "F32",
     torch.int32: "I32",
     torch.float16: "F16",
+    torch.int16: "I16",
     torch.uint8: "U8",
+    torch.int8: "I8",
     torch.bool: "BOOL",
 }
 ORDER = {dtype: position for position, dtype in enumerate(TYPE_NAMES)}

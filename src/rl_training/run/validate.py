@@ -112,7 +112,7 @@ def check_compatible(cls: type[Learner], spec: EnvSpec, env_id: str, settings: R
     others = [learner_class(name) for name in algorithm_names()]
     if not cls.supports_actions(spec):
         needs = _kinds(cls.actions)
-        use = _names(other for other in others if other.supports_actions(spec))
+        use = _names(other for other in others if other.supports_actions(spec)) or "; no algorithm here takes them"
         raise UserError(f"{cls.name} needs {needs} actions; {env_id} has {spec.action.space_name}{use}")
     if not cls.supports(spec):
         use = _names(other for other in others if other.supports(spec)) + image_hint(env_id, cls.observations)

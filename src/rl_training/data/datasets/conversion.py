@@ -125,27 +125,28 @@ def training_data(
 
 def _encoded(array: Array, observation: ObservationCodec, where: str) -> Array:
     """The observations in the library's shape and dtype, without a copy where they have it already."""
-    if not observation.one_hot and array.dtype == observation.dtype:
-        return observation.encode_rows(array)
+    if observation.keeps_precision and array.dtype == observation.dtype:
+        return observation.from_file(array)
     layout = {"observations": ((len(array), *observation.shape), observation.dtype)}
     encoded = allocate(layout, where, memory_share_for_copy(array))["observations"]
     for rows in blocks(encoded):
-        encoded[rows] = observation.encode_rows(array[rows])
+        encoded[rows] = observation.from_file(array[rows])
     return encoded
 
 
 def _check_observations(transitions: Transitions, observation: ObservationCodec, where: str) -> None:
     space, obs = observation.space, transitions.obs
     # A space of a single number has no axes, where a file of single numbers has one.
-    single = not observation.one_hot and {obs.shape[1:], space.shape} == {(), (1,)}
-    if obs.shape[1:] != space.shape and not single:
-        raise UserError(f"{where}: observations are of shape {obs.shape[1:]}, the environment's are {space.shape}")
+    needed = observation.file_shape
+    single = observation.keeps_precision and {obs.shape[1:], needed} == {(), (1,)}
+    if obs.shape[1:] != needed and not single:
+        raise UserError(f"{where}: observations are of shape {obs.shape[1:]}, the environment's are {needed}")
     if not observation.accepts_dtype(obs.dtype):
         raise UserError(f"{where}: images must be uint8, got {obs.dtype}")
     if observation.one_hot:
         for array in (obs, transitions.next_obs):
             low = int(space.start)  # type: ignore[attr-defined]
-            wrong = (array < low) | (array >= low + observation.one_hot) | (array != np.floor(array))
+            wrong = (array < low) | (array >= low + observation.spec.size) | (array != np.floor(array))
             _reject_rows(wrong, array, f"{where}: observations must be in {space}")
 
 

@@ -91,7 +91,7 @@ def replay_transitions(
     for name, tensor in rows.items():
         by_env = tensor.numpy().reshape(seeds, count // num_envs, num_envs, *tensor.shape[2:]).swapaxes(1, 2)
         arrays[name] = np.ascontiguousarray(by_env).reshape(seeds * count, *tensor.shape[2:])
-    arrays["obs"], arrays["next_obs"] = map(observation.decode_rows, (arrays["obs"], arrays["next_obs"]))
+    arrays["obs"], arrays["next_obs"] = map(observation.to_file, (arrays["obs"], arrays["next_obs"]))
     arrays["actions"] = action.to_env(arrays["actions"])
     # The open episode of an environment does not continue in the rows of the next one.
     last = np.arange(count // num_envs - 1, seeds * count, count // num_envs)

@@ -110,7 +110,7 @@ def _record(
 
 def _keep_precision(envs: SeededEnvs) -> None:
     """Record observations and rewards in the environment's dtype, which float32 would round."""
-    if not envs.observation.one_hot:
+    if envs.observation.keeps_precision:
         envs.obs, envs.next_obs = (np.zeros(envs.obs.shape, envs.observation.space.dtype) for _ in range(2))
     envs.rewards = np.zeros(envs.size, np.float64)
 
@@ -118,10 +118,10 @@ def _keep_precision(envs: SeededEnvs) -> None:
 def _row(envs: SeededEnvs, actions: Array) -> dict[str, Array]:
     """The step that was just taken, in the environment's own shapes, units and dtypes."""
     return {
-        "obs": envs.observation.decode_rows(envs.obs),
+        "obs": envs.observation.to_file(envs.obs),
         "actions": envs.action.to_env(actions),
         "rewards": envs.rewards,
-        "next_obs": envs.observation.decode_rows(envs.next_obs),
+        "next_obs": envs.observation.to_file(envs.next_obs),
         "terminated": envs.terminated,
         "truncated": envs.truncated,
     }

@@ -27,7 +27,8 @@ from rl_training.data.replay.mixed import MixedData
 from rl_training.envs.host.conformance import Conformance, check_environment, check_spaces, with_conformance
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import EnvSource, environment_codecs
-from rl_training.envs.spaces import MAX_SPACE, ActionCodec, ObservationCodec, env_spec, space_from_dict
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_from_dict
+from rl_training.envs.spaces.files import MAX_SPACE
 
 LoadAgent = Callable[[Path], DatasetAgent]  # loads the agent that generates a dataset
 RETURN_RANGE = 1000.0  # of scaled trajectories: at most a thousand steps with rewards around one

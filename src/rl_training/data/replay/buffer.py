@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rl_training.core.specs import EnvSpec, leaves
+from rl_training.core.specs import EnvSpec
 from rl_training.data.replay.priorities import Priorities
 
 Array = NDArray[Any]
@@ -23,11 +23,9 @@ FIELDS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
 
 def field_layout(spec: EnvSpec) -> RowLayout:
     """Shape and dtype of one row of each field."""
-    layout: RowLayout = {"rewards": ((), "float32"), "terminated": ((), "bool"), "truncated": ((), "bool")}
-    trees = {"obs": spec.observation, "actions": spec.action, "next_obs": spec.observation}
-    for name, tree in trees.items():
-        layout |= {leaf: (one.shape, one.dtype) for leaf, one in leaves(tree, name).items()}
-    return layout
+    specs = {"obs": spec.observation, "actions": spec.action, "next_obs": spec.observation}
+    flags: RowLayout = {"rewards": ((), "float32"), "terminated": ((), "bool"), "truncated": ((), "bool")}
+    return {**flags, **{name: (one.shape, one.dtype) for name, one in specs.items()}}
 
 
 def whole_steps(rows: int, num_envs: int) -> int:

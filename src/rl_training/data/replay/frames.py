@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,9 +43,9 @@ class FrameReplay(ReplayBuffer):
     def __init__(self, spec: EnvSpec, **options: Any) -> None:
         super().__init__(spec, **options)
         num_envs, seeds = self.num_envs, self.seeds
-        self.stack = spec.observation.frames
-        self.channels = spec.observation.shape[0] // self.stack
-        self.frame_shape = (self.channels, *spec.observation.shape[1:])
+        self.stack, self.frame_shape = spec.observation.frames, spec.observation.frame_shape
+        self.vector_bytes = spec.observation.vector_bytes
+        self._stack_axis = -1 - len(self.frame_shape)
         self.before = (self.stack - 1) * num_envs  # frames from before the oldest transition
         self.frame_places = self.capacity + self.before + num_envs
         self.final_places = final_frames(spec, self.capacity, num_envs)
@@ -60,6 +61,8 @@ class FrameReplay(ReplayBuffer):
     @staticmethod
     def layout(spec: EnvSpec) -> RowLayout:
         fields = {name: row for name, row in field_layout(spec).items() if name not in FRAME_FIELDS}
+        if spec.observation.vector_bytes:
+            fields |= {name: ((spec.observation.vector_bytes,), "uint8") for name in FRAME_FIELDS}
         # `age`: frames of the same episode before a row's own, as far as a stack reaches. `final`: which final frame
         # follows it, or one of NO_FINAL and LOST_FINAL.
         return {**fields, "age": ((), "uint8"), "final": ((), "int64")}
@@ -70,7 +73,10 @@ class FrameReplay(ReplayBuffer):
 
     # --- adding ----------------------------------------------------------------------------------------------------
     def add(self, **fields: Tensor | Array) -> None:
-        obs, next_obs = (host_array(fields.pop(name))[:, :, -self.channels :] for name in FRAME_FIELDS)
+        obs, next_obs = (host_array(fields.pop(name)) for name in FRAME_FIELDS)
+        if self.vector_bytes:
+            fields |= {"obs": obs[..., : self.vector_bytes], "next_obs": next_obs[..., : self.vector_bytes]}
+        obs, next_obs = obs[:, :, -self.frame_shape[0] :], next_obs[:, :, -self.frame_shape[0] :]  # the newest frames
         terminated, truncated = (host_array(fields[name]) for name in ("terminated", "truncated"))
         place = self.added % self.frame_places
         # Also where it is last step's `next_obs`: that may be a final frame where a new episode starts.
@@ -102,10 +108,21 @@ class FrameReplay(ReplayBuffer):
     def _observations(self, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
         places, after = self._stack_places(first), self._place_after(last).unsqueeze(-1)
         if self.n_step == 1:  # the two stacks share all frames but their ends
-            frames = self._pictures_at(torch.cat([places, after], -1))
-            return _joined(frames[..., :-1, :, :, :]), _joined(frames[..., 1:, :, :, :])
-        frames = self._pictures_at(torch.cat([places, self._stack_places(last)[..., 1:], after], -1))
-        return _joined(frames[..., : self.stack, :, :, :]), _joined(frames[..., self.stack :, :, :, :])
+            frames, next_start = self._pictures_at(torch.cat([places, after], -1)), 1
+        else:
+            following = self._stack_places(last)[..., 1:]
+            frames, next_start = self._pictures_at(torch.cat([places, following, after], -1)), self.stack
+        obs, next_obs = (self._joined(frames, start) for start in (0, next_start))
+        if self.vector_bytes:
+            return torch.cat([self._take("obs", first), obs], -1), torch.cat(
+                [self._take("next_obs", last), next_obs], -1
+            )
+        return obs, next_obs
+
+    def _joined(self, frames: Tensor, start: int) -> Tensor:
+        """The stack that begins at frame `start`: (..., frames, channels, ...) -> (..., stack * channels, ...)."""
+        stack = frames.narrow(self._stack_axis, start, self.stack)
+        return stack.flatten(self._stack_axis, self._stack_axis + 1)
 
     def _numbers(self, rows: Tensor) -> Tensor:
         """The number of the transition in each row, counted from the first ever added."""
@@ -198,11 +215,6 @@ def final_frames(spec: EnvSpec, capacity: int, num_envs: int) -> int:
     return max(needed, min(capacity, MIN_FINAL_FRAMES))
 
 
-def _joined(frames: Tensor) -> Tensor:
-    """(..., stack, channels, height, width) -> (..., stack * channels, height, width)."""
-    return frames.flatten(-4, -3)
-
-
 def replay_class(spec: EnvSpec) -> type[ReplayBuffer]:
     """The class of the replay for these observations."""
     return FrameReplay if spec.observation.stored_as_frames else ReplayBuffer
@@ -213,5 +225,5 @@ def bytes_needed(spec: EnvSpec, *, capacity: int, num_envs: int, seeds: int) -> 
     if replay_class(spec) is ReplayBuffer:
         return replay_bytes(spec, seeds, capacity)
     pictures = capacity + spec.observation.frames * num_envs + final_frames(spec, capacity, num_envs)
-    frame = spec.observation.size // spec.observation.frames
+    frame = math.prod(spec.observation.frame_shape)
     return seeds * (capacity * row_bytes(FrameReplay.layout(spec)) + pictures * frame)

@@ -6,7 +6,6 @@ The amount of play is a number of episodes and steps, never of seconds, so that 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from rl_training.core.rng import stream
 from rl_training.envs.host.factory import Env, EnvSource, Restore
 from rl_training.envs.host.pixels import PixelObservation
 from rl_training.envs.host.snapshots import native_state, restore_native
-from rl_training.envs.spaces import ActionCodec
+from rl_training.envs.spaces import ActionCodec, ObservationCodec
 
 NATIVE_ROUNDS = 4  # in which a native state is copied and compared
 FRESH_EPISODES = 3  # on which two fresh environments must agree, where a used one differs
@@ -132,9 +131,8 @@ def _whole_env(env: Env) -> Env:
 
 
 def _schedule(env: Env) -> Schedule:
-    shape = env.observation_space.shape or ()
-    image = len(shape) == 3 and env.observation_space.dtype == np.uint8
-    return IMAGES if image or math.prod(shape) >= LARGE_OBSERVATION else VECTORS
+    spec = ObservationCodec(env.observation_space).spec
+    return IMAGES if spec.images or spec.size >= LARGE_OBSERVATION else VECTORS
 
 
 def _stage(env: Env, view: View, schedule: Schedule, seed: int, number: int) -> Stage:

@@ -10,15 +10,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Box
 
 from rl_training.core.checks import UserError, one_line
 from rl_training.core.rng import stream
 from rl_training.core.specs import EnvSpec
 from rl_training.envs.host.classification import classify
-from rl_training.envs.host.factory import Env, EnvSource, Restore
+from rl_training.envs.host.factory import Env, EnvSource, Restore, note_once
 from rl_training.envs.host.pixels import is_flag, is_number
 from rl_training.envs.host.wrappers import episode_limit, image_stack, image_wrapper
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec
+from rl_training.envs.spaces.leaves import Leaf
 
 PROBE_STEPS = 12
 REPORT_AFTER = 2.0  # seconds
@@ -96,13 +98,14 @@ def _conforming(env: Env, name: str) -> EnvSpec:
 
 def _reject_unsupported_images(observation: ObservationCodec, name: str) -> None:
     """Reject images of another shape or dtype, which would be treated as vectors of tens of thousands of numbers."""
-    shape = observation.space.shape or ()
-    flat = len(shape) == 2 and observation.space.dtype == np.uint8
-    if not observation.is_image and (flat or len(shape) > 2) and sorted(shape)[-2] >= MIN_IMAGE_SIDE:
-        raise UserError(
-            f"environment {name!r}: its observations are {observation.space.dtype} {shape}, and images must be uint8 "
-            f"(channels, height, width); {image_wrapper(name)} gives them"
-        )
+    for leaf in observation.leaves:
+        shape = leaf.space.shape or ()
+        flat = len(shape) == 2 and leaf.space.dtype == np.uint8
+        if not leaf.is_image and (flat or len(shape) > 2) and sorted(shape)[-2] >= MIN_IMAGE_SIDE:
+            raise UserError(
+                f"environment {name!r}: its {leaf.label} is {leaf.space.dtype} {shape}, and images must be uint8 "
+                f"(channels, height, width); {image_wrapper(name)} gives them"
+            )
 
 
 def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: str) -> None:
@@ -142,18 +145,36 @@ def _call(name: str, what: str, call: Any) -> Any:
 
 
 def _check_observation(value: Any, observation: ObservationCodec, name: str, what: str) -> None:
-    space = observation.space
-    if not observation.one_hot and not isinstance(value, np.ndarray):
-        raise UserError(f"environment {name!r}: {what} must return a numpy array of {space}, got {_shown(value)}")
+    try:
+        observation.check_keys(value)
+        parts = [(leaf, leaf.value_in(value)) for leaf in observation.leaves]
+    except (ValueError, TypeError, LookupError) as error:
+        space = type(observation.space).__name__
+        raise UserError(f"environment {name!r}: {what} returned no {space} of its space: {one_line(error)}") from error
+    for leaf, part in parts:
+        _check_leaf(part, leaf, f"environment {name!r}: {what}")
+
+
+def _check_leaf(value: Any, leaf: Leaf, where: str) -> None:
+    space, label = leaf.space, f" for its {leaf.label}" if leaf.name else ""
+    if not isinstance(value, np.ndarray) and space.shape:
+        raise UserError(f"{where} must return a numpy array of {space}{label}, got {_shown(value)}")
     array = np.asarray(value)
-    if array.shape != space.shape:
-        raise UserError(f"environment {name!r}: {what} returned shape {array.shape}, the space has {space.shape}")
-    if array.dtype != space.dtype and not observation.one_hot:
-        raise UserError(f"environment {name!r}: {what} returned dtype {array.dtype}, the space has {space.dtype}")
+    if array.shape != (space.shape or ()):
+        raise UserError(f"{where} returned shape {array.shape}{label}, the space has {space.shape}")
+    if array.dtype != space.dtype and isinstance(space, Box):
+        if not array.dtype.kind == np.dtype(space.dtype).kind == "f":
+            raise UserError(f"{where} returned dtype {array.dtype}{label}, the space has {space.dtype}")
+        note_once(f"{where} returns {array.dtype}{label}, the space has {space.dtype}: observations are cast")
+        value = array.astype(space.dtype)
     if not np.isfinite(array).all():
-        raise UserError(f"environment {name!r}: {what} returned an observation with NaN or infinity")
+        raise UserError(f"{where} returned {_an_observation(leaf)} with NaN or infinity")
     if not space.contains(value):
-        raise UserError(f"environment {name!r}: {what} returned an observation outside {space}: {_shown(value)}")
+        raise UserError(f"{where} returned {_an_observation(leaf)} outside {space}: {_shown(value)}")
+
+
+def _an_observation(leaf: Leaf) -> str:
+    return f"an {leaf.label}"
 
 
 def _shown(value: Any) -> str:

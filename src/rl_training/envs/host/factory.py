@@ -45,10 +45,14 @@ def plain_warnings() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         yield
     for warning in caught:
-        text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(warning.message)).removeprefix("WARN: ").split())
-        if text not in _shown_warnings:
-            _shown_warnings.add(text)
-            print(f"note: {text}", file=sys.stderr)
+        note_once(" ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(warning.message)).removeprefix("WARN: ").split()))
+
+
+def note_once(text: str) -> None:
+    """Print a note unless this process printed it before."""
+    if text not in _shown_warnings:
+        _shown_warnings.add(text)
+        print(f"note: {text}", file=sys.stderr)
 
 
 @dataclass(frozen=True)

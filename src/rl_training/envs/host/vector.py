@@ -162,9 +162,10 @@ class SeededEnvs:
             raise self._failure(failed) from failed.__cause__
         finally:
             self.busy_since = None
-        if not self.observation.is_image and not np.isfinite(self.obs[list(rows)]).all():
-            row = next(row for row in rows if not np.isfinite(self.obs[row]).all())
-            raise self._failure(RowsFailed([row], "reset returned an observation with NaN or infinity"))
+        numbers = self.observation.numbers(self.obs)
+        if numbers is not None and not np.isfinite(numbers[list(rows)]).all():
+            row = next(row for row in rows if not np.isfinite(numbers[row]).all())
+            raise self._nonfinite("reset", row, self.obs)
 
     def episode_seed(self, row: int) -> int:
         """The seed of the current episode of a row."""
@@ -176,13 +177,18 @@ class SeededEnvs:
         return self._failure(RowsFailed(range(self.size), f"no answer for {self.timeout:g} s"))
 
     def _check_finite(self) -> None:
-        if np.isfinite(self.rewards).all() and (self.observation.is_image or np.isfinite(self.next_obs).all()):
+        numbers = self.observation.numbers(self.next_obs)
+        if np.isfinite(self.rewards).all() and (numbers is None or np.isfinite(numbers).all()):
             return
         for row in range(self.size):
             if not np.isfinite(self.rewards[row]):
                 raise self._failure(RowsFailed([row], f"step returned reward {self.rewards[row]}"))
-            if not np.isfinite(self.next_obs[row]).all():
-                raise self._failure(RowsFailed([row], "step returned an observation with NaN or infinity"))
+            if numbers is not None and not np.isfinite(numbers[row]).all():
+                raise self._nonfinite("step", row, self.next_obs)
+
+    def _nonfinite(self, call: str, row: int, obs: Array) -> EnvironmentFailure:
+        entry = self.observation.nonfinite_entry(obs[row])
+        return self._failure(RowsFailed([row], f"{call} returned an observation with NaN or infinity{entry}"))
 
     def _failure(self, failed: RowsFailed) -> EnvironmentFailure:
         if failed.steps is not None:

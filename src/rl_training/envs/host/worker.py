@@ -147,8 +147,7 @@ class StepBuffers:
     """The STEP and RESULT frames of `count` rows: one buffer each, and the arrays in it."""
 
     def __init__(self, count: int, observation: ObservationCodec, action: ActionCodec) -> None:
-        self.action_dtype = np.dtype(np.int64 if action.discrete else action.space.dtype)
-        self.action_shape = () if action.discrete else (action.dim,)
+        self.action_dtype, self.action_shape = action.env_dtype, action.env_shape
         self.request, (self.actions, self.active) = _frame(
             STEP, ((count, *self.action_shape), self.action_dtype), ((count,), np.bool_)
         )

@@ -1,0 +1,198 @@
+"""Conversion of actions between the library's units and those of an environment.
+
+Inside the library a continuous action lies in [-1, 1] and a discrete one is an index from 0. The joint actions of a
+MultiDiscrete or MultiBinary space are one discrete action, as long as there are at most `MAX_JOINT_ACTIONS` of them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rl_training.core.checks import UserError
+from rl_training.core.specs import MAX_JOINT_ACTIONS, ArraySpec, continuous, discrete, multi_discrete
+
+Array = NDArray[Any]
+
+
+class ActionCodec:
+    """Converts actions from the library's units to those of the environment, and back."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.space: Any = space
+        if isinstance(space, spaces.Discrete):
+            self.coding: _Coding = _Choice(space)
+        elif isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
+            self.coding = _Choices(space)
+        elif isinstance(space, spaces.Box):
+            self.coding = _Numbers(space)
+        else:
+            raise UserError(
+                f"action space {type(space).__name__} is not supported; supported: Box, Discrete, MultiDiscrete, "
+                "MultiBinary"
+            )
+        self.spec = self.coding.spec
+
+    @property
+    def env_shape(self) -> tuple[int, ...]:
+        """The shape of one action in the environment's units."""
+        return tuple(self.space.shape or ())
+
+    @property
+    def env_dtype(self) -> np.dtype[Any]:
+        """The dtype of actions in the environment's units."""
+        return np.dtype(np.int64 if isinstance(self.space, spaces.Discrete) else self.space.dtype)
+
+    def one(self, actions: Array) -> Any:
+        """The first action of a batch in the environment's units, as `step` takes it: an int or an array."""
+        return actions[0] if self.env_shape else int(actions[0])
+
+    @property
+    def can_be_clipped(self) -> bool:
+        return isinstance(self.space, spaces.Box)
+
+    def accepts(self, actions: Array) -> bool:
+        """Whether rows of a dataset have the shape and type of this space's actions."""
+        if actions.shape[1:] != self.env_shape:
+            return False
+        return self.can_be_clipped or actions.dtype.kind != "f"
+
+    def outside(self, actions: Array, rounding: float) -> NDArray[np.bool_]:
+        """Which rows, in the library's units, are outside the space by more than a rounding error."""
+        return self.coding.outside(actions, rounding)
+
+    def contains(self, actions: Array) -> bool:
+        """Whether all actions, in the environment's units, are in its space."""
+        return self.coding.contains(actions)
+
+    def to_env(self, actions: Array) -> Array:
+        """A batch of the library's actions in the environment's units and dtype."""
+        return self.coding.to_env(actions)
+
+    def from_env(self, actions: Array) -> Array:
+        """The inverse of `to_env`."""
+        return self.coding.from_env(actions)
+
+
+class _Coding:
+    """The conversion for one type of space."""
+
+    spec: ArraySpec
+
+    def outside(self, actions: Array, rounding: float) -> NDArray[np.bool_]:
+        raise NotImplementedError
+
+    def contains(self, actions: Array) -> bool:
+        raise NotImplementedError
+
+    def to_env(self, actions: Array) -> Array:
+        raise NotImplementedError
+
+    def from_env(self, actions: Array) -> Array:
+        raise NotImplementedError
+
+
+class _Choice(_Coding):
+    """A Discrete space."""
+
+    def __init__(self, space: spaces.Discrete) -> None:
+        self.count, self.start = int(space.n), int(space.start)
+        self.spec = discrete(self.count)
+
+    def outside(self, actions: Array, rounding: float) -> NDArray[np.bool_]:
+        return np.asarray((actions < 0) | (actions >= self.count))
+
+    def contains(self, actions: Array) -> bool:
+        return bool(((actions >= self.start) & (actions < self.start + self.count)).all())
+
+    def to_env(self, actions: Array) -> Array:
+        return actions + self.start if self.start else actions
+
+    def from_env(self, actions: Array) -> Array:
+        return actions.astype(np.int64) - self.start
+
+
+class _Choices(_Coding):
+    """A MultiDiscrete or MultiBinary space: its joint actions as one choice, or one choice for each element."""
+
+    def __init__(self, space: spaces.MultiDiscrete | spaces.MultiBinary) -> None:
+        if isinstance(space, spaces.MultiBinary):
+            counts, start = np.full(space.shape, 2, np.int64), np.zeros(space.shape, np.int64)
+        else:
+            counts, start = np.asarray(space.nvec, np.int64), np.asarray(space.start, np.int64)
+        self.space, self.counts, self.start = space, counts.reshape(-1), start.reshape(-1)
+        joint = math.prod(self.counts.tolist())
+        self.joint = joint <= MAX_JOINT_ACTIONS
+        self.spec = discrete(joint) if self.joint else multi_discrete(self.counts.tolist())
+
+    def outside(self, actions: Array, rounding: float) -> NDArray[np.bool_]:
+        if self.joint:
+            return np.asarray((actions < 0) | (actions >= self.spec.choices))
+        return np.asarray(((actions < 0) | (actions >= self.counts)).any(-1))
+
+    def contains(self, actions: Array) -> bool:
+        index = actions.reshape(len(actions), -1).astype(np.int64) - self.start
+        return bool(((index >= 0) & (index < self.counts)).all())
+
+    def to_env(self, actions: Array) -> Array:
+        index = np.stack(np.unravel_index(actions, self.counts.tolist()), -1) if self.joint else actions
+        return (index + self.start).reshape(len(actions), *self.space.shape).astype(self.space.dtype)
+
+    def from_env(self, actions: Array) -> Array:
+        index = actions.reshape(len(actions), -1).astype(np.int64) - self.start
+        if not self.joint:
+            return index
+        strides = np.concatenate([np.cumprod(self.counts[::-1])[::-1][1:], [1]])
+        return np.asarray((index * strides).sum(-1))
+
+
+class _Numbers(_Coding):
+    """A bounded Box space; its elements as one vector in [-1, 1]."""
+
+    def __init__(self, space: spaces.Box) -> None:
+        if 0 in space.shape:
+            raise UserError(f"action space {space} is empty")
+        if not np.issubdtype(space.dtype, np.floating):
+            raise UserError(f"action space {space} must hold floats, got {space.dtype}")
+        if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+            raise UserError(f"action space {space} is unbounded; give it bounds, e.g. {_bounding(space)}")
+        if not (space.low < space.high).all():
+            raise UserError(f"action space {space} has a bound with low >= high")
+        self.space = space
+        self.low = space.low.astype(np.float64)
+        self.half_range = (space.high.astype(np.float64) - self.low) / 2
+        self.spec = continuous(math.prod(space.shape))
+
+    def outside(self, actions: Array, rounding: float) -> NDArray[np.bool_]:
+        return np.asarray((np.abs(actions) > 1 + rounding).any(1))
+
+    def contains(self, actions: Array) -> bool:
+        return bool(((actions >= self.space.low) & (actions <= self.space.high)).all())
+
+    def to_env(self, actions: Array) -> Array:
+        unit = actions.reshape(len(actions), *self.space.shape).astype(np.float64)
+        scaled = self.low + (unit + 1.0) * self.half_range
+        return np.clip(scaled, self.space.low, self.space.high).astype(self.space.dtype)
+
+    def from_env(self, actions: Array) -> Array:
+        unit = (actions.astype(np.float64) - self.low) / self.half_range - 1.0
+        return unit.reshape(len(actions), -1).astype(np.float32)
+
+
+def _bounding(space: spaces.Box) -> str:
+    """Python code that wraps an environment to give its actions bounds, within the existing ones.
+
+    Not RescaleAction, which rejects infinite bounds, nor ClipAction, which makes them infinite.
+    """
+    low = max(space.low[np.isfinite(space.low)], default=None)
+    high = min(space.high[np.isfinite(space.high)], default=None)
+    if low is None:
+        low = -1.0 if high is None else high - 2
+    if high is None or high <= low:
+        high = low + 2
+    bounds = f"gymnasium.spaces.Box({low:g}, {high:g}, env.action_space.shape)"
+    return f"gymnasium.wrappers.TransformAction(env, lambda action: action, {bounds})"

@@ -1,0 +1,228 @@
+"""Conversion of observations: any supported space to one array of fixed shape and dtype, and back.
+
+The leaves of a Dict or Tuple are packed: numbers into one float32 vector, images behind its bytes (see `ArraySpec`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rl_training.core.checks import UserError
+from rl_training.core.specs import IMAGES, VECTOR, ArraySpec, Entry, image, mixed, vector
+from rl_training.envs.spaces.files import space_to_dict
+from rl_training.envs.spaces.leaves import Leaf, Numbers, OneHot, Picture
+
+Array = NDArray[Any]
+SUPPORTED = "Box (numbers or images), Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of them"
+
+
+class ObservationCodec:
+    """Converts observations of an environment to arrays of fixed shape and dtype, and back."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.space = space
+        self.leaves = list(_leaves(space, (), ""))
+        numbers = [leaf for leaf in self.leaves if not leaf.is_image]
+        start = 0
+        for leaf in numbers:
+            leaf.place(start)
+            start += leaf.size
+        self.spec = _spec_of(space, numbers, [leaf for leaf in self.leaves if isinstance(leaf, Picture)])
+        self.shape, self.dtype = self.spec.shape, np.dtype(self.spec.dtype)
+        self.is_tree = isinstance(space, (spaces.Dict, spaces.Tuple))
+        self._keys = list(_dict_keys(space, ()))
+        self._vector = slice(0, 4 * start)  # bytes of the vector in a mixed observation
+        offset = self._vector.stop
+        for leaf in self.leaves:
+            if isinstance(leaf, Picture):
+                leaf.place(offset if self.spec.parts else 0)
+                offset += leaf.size
+        # Its array is the whole row.
+        self._only = self.leaves[0] if not self.is_tree or self.spec.kind == "image" else None
+
+    @property
+    def is_image(self) -> bool:
+        return self.spec.numbers is None
+
+    @property
+    def one_hot(self) -> bool:
+        """Whether an observation is a choice of one Discrete space."""
+        return isinstance(self.space, spaces.Discrete)
+
+    def accepts_dtype(self, dtype: np.dtype[Any]) -> bool:
+        """Whether arrays of this dtype can be stored as observations: images are bytes, vectors any numbers."""
+        return not self.is_image or dtype == np.uint8
+
+    def bounds(self, rounding: float) -> tuple[Array, Array] | None:
+        """The bounds of vectors, widened by a relative rounding error; None for images and other spaces."""
+        space = self.space
+        if not isinstance(space, spaces.Box) or self.is_image:
+            return None
+        low, high = (np.asarray(bound, np.float64) for bound in (space.low, space.high))
+        with np.errstate(over="ignore"):
+            return low - rounding * np.maximum(np.abs(low), 1), high + rounding * np.maximum(np.abs(high), 1)
+
+    def same_but_for_bounds(self, before: Mapping[str, Any]) -> bool:
+        """Whether a saved space differs at most in its bounds: a dataset may have none, an environment has."""
+        now = space_to_dict(self.space)
+        boxes = not self.is_image and before.get("kind") == now["kind"] == "box"
+        return boxes and before.get("shape") == now["shape"]
+
+    # --- the parts of encoded rows ---------------------------------------------------------------------------------
+    def numbers(self, rows: Array) -> Array | None:
+        """The vectors in encoded rows, as a view; None if there are only images."""
+        if self.is_image:
+            return None
+        return rows[..., self._vector].view(np.float32) if self.spec.parts else rows
+
+    def nonfinite_entry(self, row: Array) -> str:
+        """The name of the first entry of an encoded row with NaN or infinity, for a message; "" if it has no name."""
+        numbers = self.numbers(row)
+        assert numbers is not None
+        column = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        return next((f" in {entry.name!r}" for entry in self._entries() if entry.start <= column < entry.stop), "")
+
+    def _entries(self) -> tuple[Entry, ...]:
+        return self.spec.numbers.entries if self.spec.numbers is not None else ()
+
+    # --- observations in files -------------------------------------------------------------------------------------
+    @property
+    def file_shape(self) -> tuple[int, ...]:
+        """The shape of one observation in a dataset: the space's own; of a Dict or Tuple, that of the encoded row."""
+        return self.shape if self.is_tree else tuple(self.space.shape or ())
+
+    @property
+    def keeps_precision(self) -> bool:
+        """Whether a recording can hold observations in the dtype of their space."""
+        return isinstance(self.space, spaces.Box)
+
+    def to_file(self, rows: Array) -> Array:
+        """Encoded rows as a dataset holds them."""
+        return rows if self.is_tree else np.asarray(self.decode_rows(rows))
+
+    def from_file(self, observations: Array) -> Array:
+        """The inverse of `to_file`, in the library's dtype."""
+        return observations if self.is_tree else self.encode_rows(observations)
+
+    # --- encoding --------------------------------------------------------------------------------------------------
+    def encode(self, observation: Any, out: Array) -> None:
+        """Write one observation into `out` (a row of a preallocated array)."""
+        self.check_keys(observation)
+        if self._only is not None:
+            self._only.encode(self._only.value_in(observation), out)
+            return
+        numbers = out[self._vector].view(np.float32) if self.spec.parts else out
+        for leaf in self.leaves:
+            leaf.encode_part(leaf.value_in(observation), out if leaf.is_image else numbers)
+
+    def check_keys(self, observation: Any) -> None:
+        """Reject a Dict observation whose keys are not those of its space."""
+        for path, keys in self._keys:
+            found = observation
+            for key in path:
+                found = found[key]
+            if not isinstance(found, Mapping) or found.keys() != keys:
+                got = ", ".join(sorted(map(str, found))) if isinstance(found, Mapping) else type(found).__name__
+                raise ValueError(f"the observation must have the keys {', '.join(sorted(keys))}, got {got}")
+
+    def encode_rows(self, observations: Any) -> Array:
+        """Encode many observations at once, as `encode` does row by row: arrays, or mappings of them, by leaf."""
+        self.check_keys(observations)
+        if self._only is not None:
+            return self._only.encode_rows(np.asarray(self._only.value_in(observations)))
+        columns = [leaf.encode_rows(np.asarray(leaf.value_in(observations))) for leaf in self.leaves]
+        rows = np.zeros((len(columns[0]), *self.shape), self.dtype)
+        numbers = self.numbers(rows)
+        for leaf, values in zip(self.leaves, columns, strict=True):
+            leaf.put(values, rows if leaf.is_image else numbers)
+        return rows
+
+    def decode_rows(self, rows: Array) -> Any:
+        """The inverse of `encode_rows`, up to the precision of the library's dtype."""
+        if self._only is not None:
+            return _tree(self.space, (), {self._only.path: self._only.decode_rows(rows)})
+        numbers = self.numbers(rows)
+        found = {leaf.path: leaf.decode_rows(leaf.get(rows if leaf.is_image else numbers)) for leaf in self.leaves}
+        return _tree(self.space, (), found)
+
+    def read(self, obs: Any) -> tuple[Array, bool]:
+        """Encode one observation or a batch, as a caller passes it; returns the rows and whether it was one."""
+        try:
+            if self.is_tree:
+                self.check_keys(obs)
+            read = [leaf.read(leaf.value_in(obs)) for leaf in self.leaves]
+        except (TypeError, IndexError, KeyError, ValueError) as error:
+            raise UserError(
+                f"observation must be in {type(self.space).__name__} of the environment: {error}"
+            ) from error
+        counts = {(len(batch), single) for batch, single in read}
+        if len(counts) > 1:
+            raise UserError("observation must be one for all its entries, or a batch of the same length for all")
+        rows = np.zeros((len(read[0][0]), *self.shape), self.dtype)
+        numbers = self.numbers(rows)
+        with np.errstate(over="ignore"):
+            for leaf, (batch, _) in zip(self.leaves, read, strict=True):
+                leaf.put(leaf.encode_rows(batch), rows if leaf.is_image else numbers)
+        if numbers is not None and not np.isfinite(numbers).all():
+            raise UserError("observation must be finite in float32")
+        return rows, read[0][1]
+
+
+def _leaves(space: spaces.Space[Any], path: tuple[Any, ...], name: str) -> Iterator[Leaf]:
+    """The leaves of a space in a fixed order."""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        items = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, inner in items:
+            yield from _leaves(inner, (*path, key), f"{name}.{key}" if name else str(key))
+    elif isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        yield OneHot(space, path, name)
+    elif isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3:
+        yield Picture(space, path, name)
+    elif isinstance(space, (spaces.Box, spaces.MultiBinary)):
+        yield Numbers(space, path, name)
+    else:
+        where = f" of {name!r}" if name else ""
+        raise UserError(
+            f"observation space {type(space).__name__}{where} is not supported; supported: {SUPPORTED}. "
+            "Wrap the environment, e.g. with gymnasium.wrappers.TransformObservation"
+        )
+
+
+def _spec_of(space: spaces.Space[Any], numbers: list[Leaf], pictures: list[Picture]) -> ArraySpec:
+    named = isinstance(space, (spaces.Dict, spaces.Tuple))
+    if not numbers and not pictures:
+        raise UserError(f"observation space {space} is empty")
+    entries = tuple(Entry(leaf.name, leaf.shape, leaf.start) for leaf in numbers) if named else ()
+    packed = replace(vector(sum(leaf.size for leaf in numbers)), entries=entries)
+    if not pictures:
+        return packed
+    if not numbers and len(pictures) == 1:
+        only = pictures[0]
+        return replace(image(*only.shape), entries=(Entry(only.name, only.shape, 0),) if named else ())
+    parts = {VECTOR: packed} if numbers else {}
+    return mixed({**parts, **{f"{IMAGES}{leaf.name}": image(*leaf.shape) for leaf in pictures}})
+
+
+def _dict_keys(space: spaces.Space[Any], path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], set[str]]]:
+    """The path and keys of every Dict in a space."""
+    if isinstance(space, spaces.Dict):
+        yield path, set(space.spaces)
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        items = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, inner in items:
+            yield from _dict_keys(inner, (*path, key))
+
+
+def _tree(space: spaces.Space[Any], path: tuple[Any, ...], found: Mapping[tuple[Any, ...], Any]) -> Any:
+    """Values by the path of their leaf, nested as in the space."""
+    if isinstance(space, spaces.Dict):
+        return {key: _tree(inner, (*path, key), found) for key, inner in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_tree(inner, (*path, key), found) for key, inner in enumerate(space.spaces))
+    return found[path]

@@ -1,0 +1,44 @@
+"""Mixed observations: one row of bytes (see `ArraySpec`), and the arrays in it that networks receive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rl_training.core.specs import VECTOR, ArraySpec
+
+
+def split(spec: ArraySpec, obs: Tensor) -> Any:
+    """The arrays of a mixed observation (..., bytes) by name, as views; any other observation unchanged."""
+    if not spec.parts:
+        return obs
+    arrays, start = {}, 0
+    for name, part in spec.parts:
+        raw = obs[..., start : start + part.nbytes]
+        arrays[name] = raw.view(torch.float32) if name == VECTOR else raw.unflatten(-1, part.shape)
+        start += part.nbytes
+    return arrays
+
+
+def pack(spec: ArraySpec, arrays: Mapping[str, Tensor]) -> Tensor:
+    """The inverse of `split`: arrays by name to rows of bytes."""
+    pieces = []
+    for name, part in spec.parts:
+        rows = arrays[name].float().contiguous().view(torch.uint8) if name == VECTOR else arrays[name]
+        pieces.append(rows.flatten(rows.dim() - len(part.shape)))
+    padding = spec.shape[0] - sum(piece.shape[-1] for piece in pieces)
+    return torch.cat([*pieces, pieces[0].new_zeros(*pieces[0].shape[:-1], padding)], -1)
+
+
+def numbers(spec: ArraySpec, obs: Any) -> Tensor:
+    """The vector of a split observation."""
+    found: Tensor = obs[VECTOR] if spec.parts else obs
+    return found
+
+
+def with_numbers(spec: ArraySpec, obs: Any, values: Tensor) -> Any:
+    """A split observation with another vector."""
+    return {**obs, VECTOR: values} if spec.parts else values
