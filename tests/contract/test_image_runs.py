@@ -208,7 +208,7 @@ def test_images_in_another_form_are_no_vectors(shape: tuple[int, ...], dtype: An
 
     with pytest.raises(UserError) as error:
         check_environment(EnvSource("Odd-v0", factory=Odd))
-    said = f"its observations are {np.dtype(dtype)} {shape}, and images must be uint8 (channels, height, width)"
+    said = f"its observation is {np.dtype(dtype)} {shape}, and images must be uint8 (channels, height, width)"
     assert said in str(error.value) and "env_kwargs.wrappers.pixels" in str(error.value)
 
 

@@ -20,8 +20,8 @@ TYPE_NAMES = {
     torch.int32: "I32",
     torch.float16: "F16",
     torch.int16: "I16",
-    torch.uint8: "U8",
     torch.int8: "I8",
+    torch.uint8: "U8",
     torch.bool: "BOOL",
 }
 ORDER = {dtype: position for position, dtype in enumerate(TYPE_NAMES)}
