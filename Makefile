@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn bench-cpu bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz clean
+.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals bench-cpu bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,9 @@ environments: $(STAMP) ## classify every environment that can be made here, writ
 
 learn: $(STAMP) ## the learning proofs (hours, on a GPU too), results in benchmarks/results
 	$(BIN)/python benchmarks/learn.py all
+
+goals: $(STAMP) ## success rates with and without hindsight relabelling (10 minutes), results in benchmarks/results
+	$(BIN)/python benchmarks/goals.py all
 
 bench-cpu: $(STAMP) $(PEERS)/.installed ## training speed, taking turns with other libraries on the same cores
 	$(BIN)/python benchmarks/bench_cpu.py --peer-python $(PEERS)/bin/python --output benchmarks/results/cpu-speed.json

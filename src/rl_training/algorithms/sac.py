@@ -25,6 +25,7 @@ from rl_training.algorithms.base import (
 from rl_training.algorithms.loss_functions import sac_loss as sac_loss
 from rl_training.algorithms.losses import ensemble_squared_error, soft_policy_term, td_target
 from rl_training.config.fields import at_least, closed_interval, setting
+from rl_training.config.settings import HindsightSettings
 from rl_training.core.specs import EnvSpec
 from rl_training.models.mlp_sac import MLPSACModel
 
@@ -40,6 +41,7 @@ class SACSettings(ReplaySettings):
     initial_alpha: float = setting(1.0, at_least(1e-8))  # the initial value of a tuned temperature
     target_entropy: float | Literal["auto"] = setting("auto")  # auto: minus the number of action dimensions
     num_critics: int = setting(2, at_least(1))
+    her: HindsightSettings | None = None  # Andrychowicz et al. 2017: goals are relabelled
 
 
 class SACNetworks(Networks):

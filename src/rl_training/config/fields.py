@@ -119,6 +119,8 @@ def parse(
                 checked[name] = _checked(name, values[name], hints[name], _condition(cls, name))
             except _InvalidValueError as error:
                 problems.append(Problem((*base, name), str(error)))
+            except ConfigError as error:
+                problems += _inside(error, (*base, name))
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             problems.append(Problem((*base, name), f"{name} is required"))
     if problems:
@@ -142,10 +144,17 @@ def check(instance: DataclassInstance) -> None:
             value = _checked(field.name, getattr(instance, field.name), hints[field.name], condition)
         except _InvalidValueError as error:
             problems.append(Problem((field.name,), str(error)))
+        except ConfigError as error:
+            problems += _inside(error, (field.name,))
         else:
             object.__setattr__(instance, field.name, value)
     if problems:
         raise ConfigError(problems)
+
+
+def _inside(error: ConfigError, path: tuple[str, ...]) -> list[Problem]:
+    """The problems of a section of settings, which is the field at `path`."""
+    return [Problem(path + problem.path, f"{path[-1]}: {problem.message}") for problem in error.problems]
 
 
 class _InvalidValueError(Exception):
@@ -205,6 +214,11 @@ def _convert(value: Any, hint: Any) -> Any:
         return _convert_tuple(value, hint)
     if hint is dict or origin is dict:
         return _convert_dict(value, hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        if isinstance(value, hint):
+            return value
+        if isinstance(value, Mapping):
+            return parse(hint, value)
     if hint is int and _is_number(value) and _is_finite(value) and value == int(value):
         if abs(value) > _MAX_INT:
             raise _InvalidValueError("an integer of at most 64 bits")
@@ -270,6 +284,8 @@ def _describe(hint: Any) -> str:
         return f"a list of {count}{_MANY.get(entry_hints[0], 'entries')}"
     if hint is dict or typing.get_origin(hint) is dict:
         return "a mapping"
+    if dataclasses.is_dataclass(hint):
+        return f"a mapping with {' and '.join(field.name for field in dataclasses.fields(hint))}"
     if hint is types.NoneType:
         return "null"
     if hint not in _ONE:

@@ -1,6 +1,7 @@
 """Updates on batches drawn from a source. Every way to run an update ends in `Engine.apply`:
 
 - a given batch (direct `update`): `Engine.update`, which calls `apply`, or `apply` compiled for that kind of batch;
+- relabelled batches, on any device: gathered and changed on the host, then `Engine.update` for each;
 - on a CPU, eager: the batches of all updates are gathered together, then `Engine.update` for each;
 - on a CPU, compiled or with priorities: one program per update gathers, applies and stores the new priorities;
 - on CUDA: a captured graph of up to `MAX_GRAPH_UPDATES` such programs with all their random numbers.
@@ -33,14 +34,20 @@ class Training:
     def train(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
         """Run `count` updates on batches drawn from `source`."""
         with self.engine.denormals_flushed():
-            if self.engine.device.type == "cuda":
+            if source.relabelled is not None:
+                rows = self.engine.host_indices(source.size, count, batch_size)
+                self._train_given(source.relabelled(rows, self.engine.seeds, self.engine.update_count), count, specs)
+            elif self.engine.device.type == "cuda":
                 self._train_captured(source, count, batch_size, specs)
             elif self.engine.compiled or source.priorities is not None:
                 self._train_programs(source, count, batch_size, specs)
             else:
                 batches = source.gather(self.engine.host_indices(source.size, count, batch_size))
-                for number in range(count):
-                    self.engine.update(entry(batches, number), self.engine.host_noise(specs))
+                self._train_given(batches, count, specs)
+
+    def _train_given(self, batches: Batch, count: int, specs: Mapping[str, NoiseSpec]) -> None:
+        for number in range(count):
+            self.engine.update(entry(batches, number), self.engine.host_noise(specs))
 
     def _train_programs(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
         engine, rows = self.engine, None

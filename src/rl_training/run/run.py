@@ -125,6 +125,8 @@ class Run:
                     self.session.close()
                 if self.regime is not None:
                     self.regime.close()
+                if self.inputs.goals is not None:
+                    self.inputs.goals.close()
         return conclude(session)
 
     # --- build -----------------------------------------------------------------------------------------------------
@@ -155,7 +157,7 @@ class Run:
                 check_same_spaces(self.resumed, *envs.codecs, any_bounds=inputs.dataset is not None)
                 check_replay_memory(config, inputs.settings, envs.spec, plan.device)
             with interruptible():
-                return OffPolicy(envs, make_replay(config, inputs.settings, envs.spec, device))
+                return OffPolicy(envs, make_replay(config, inputs.settings, envs.spec, device, inputs.goals))
         except BaseException:
             envs.close()
             raise

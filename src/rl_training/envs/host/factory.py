@@ -19,6 +19,8 @@ from rl_training.config.train_config import NO_ENVIRONMENT, TrainConfig
 from rl_training.core.checks import UserError, did_you_mean, shown
 from rl_training.envs.host.atari import check_game, register_games
 from rl_training.envs.host.control_suite import PREFIX, ControlSuite, register_suite, use_headless_rendering
+from rl_training.envs.host.goal_envs import PREFIX as OWN_PREFIX
+from rl_training.envs.host.goal_envs import register_goal_envs
 from rl_training.envs.host.pixels import NEEDS_EGL, describe_error
 from rl_training.envs.host.wrappers import for_evaluation, parse_wrappers
 from rl_training.envs.spaces import ActionCodec, ObservationCodec
@@ -95,6 +97,8 @@ class EnvSource:
             raise UserError(f"there is no environment: env_id is {NO_ENVIRONMENT}")
         if self.env_id.startswith("ALE/"):
             register_games(self.env_id)
+        if self.env_id.startswith(OWN_PREFIX):
+            register_goal_envs()
         in_suite = self.env_id.startswith(PREFIX)
         if in_suite:
             register_suite(self.env_id)
