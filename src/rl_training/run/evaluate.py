@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from rl_training.algorithms.base import Learner
 from rl_training.core.d4rl import normalized_score
+from rl_training.core.rng import episode_seed
+from rl_training.envs.batched import make_batched
 from rl_training.envs.host.episode_bound import DEFAULT_BOUND, EpisodeBound
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.vector import SeededEnvs
@@ -66,11 +69,12 @@ def evaluate(learner: Learner, plan: EvaluationPlan, first_episode: int) -> list
 
 def _run_batch(learner: Learner, plan: EvaluationPlan, episodes: int, first_episode: int) -> list[Evaluation]:
     """Run one episode in each of `episodes` environments per seed; finished rows are masked."""
-    seeds = learner.seeds
+    source, seeds = plan.source.for_evaluation(), learner.seeds
+    if source.batched:
+        return _run_vector(learner, source, plan.bound, episodes, first_episode)
     rows = len(seeds) * episodes
     # Starting processes takes a second, which only pays with many environments on many cores.
     workers = cores() if rows >= 64 and cores() >= 4 else 0
-    source = plan.source.for_evaluation()
     envs = SeededEnvs(source, seeds, episodes, "eval_episode", first_episode, workers=workers)
     with closing(envs), plan.guard(envs):
         envs.reset_all()
@@ -85,8 +89,35 @@ def _run_batch(learner: Learner, plan: EvaluationPlan, episodes: int, first_epis
             lengths[active] += 1
             active &= ~(envs.terminated | envs.truncated)
             envs.obs, envs.next_obs = envs.next_obs, envs.obs
-        by_seed = (array.reshape(len(seeds), -1) for array in (returns, lengths, active))
-        return [Evaluation(r.tolist(), n.tolist(), int(cut.sum())) for r, n, cut in zip(*by_seed, strict=True)]
+        return _by_seed(len(seeds), returns, lengths, active)
+
+
+def _run_vector(
+    learner: Learner, source: EnvSource, bound: EpisodeBound, episodes: int, first_episode: int
+) -> list[Evaluation]:
+    """`_run_batch` in a `VectorEnv` of its own, made with other seeds than those of training."""
+    seeds = [episode_seed(seed, "eval_episode", 0, first_episode) for seed in learner.seeds]
+    envs = make_batched(source, seeds, episodes, learner.device)
+    with closing(envs):
+        envs.reset_all()
+        returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)
+        active = np.ones(envs.size, np.bool_)
+        last = bound.steps(envs.spec.episode_limit)
+        while active.any() and (last is None or lengths.max() < last):
+            actions = learner.act_greedy(envs.by_seed(envs.obs)).action
+            step = envs.step(actions.flatten(0, 1))
+            rewards, ended = step.rewards.cpu().numpy(), (step.terminated | step.truncated).cpu().numpy()
+            returns[active] += rewards[active]
+            lengths[active] += 1
+            active &= ~ended
+            envs.advance()
+        return _by_seed(len(seeds), returns, lengths, active)
+
+
+def _by_seed(seeds: int, *arrays: NDArray[Any]) -> list[Evaluation]:
+    """The evaluation of each seed from the returns, lengths and unfinished episodes of all rows."""
+    by_seed = (array.reshape(seeds, -1) for array in arrays)
+    return [Evaluation(r.tolist(), n.tolist(), int(cut.sum())) for r, n, cut in zip(*by_seed, strict=True)]
 
 
 def evaluation_summary(env_id: str, evaluations: Sequence[Evaluation], best: Sequence[float]) -> dict[str, Any]:

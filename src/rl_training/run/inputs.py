@@ -18,6 +18,7 @@ from rl_training.envs.host.goals import Goals
 from rl_training.envs.make import check_for_training
 from rl_training.run.agent import load_agent
 from rl_training.run.callbacks import Callback
+from rl_training.run.plan import choose_device
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ def check_inputs(
         dataset = prepare_dataset(settings, source, data, EpisodeBound.of(config), load_agent)
     conformance = None
     if source.restore is None:
-        conformance = check_for_training(source) if dataset is None else dataset.environment
+        device = choose_device(config.device)
+        conformance = check_for_training(source, device) if dataset is None else dataset.environment
     source = with_conformance(source, conformance)
     goals = Goals(source) if settings.her is not None else None
     return RunInputs(config, learner_class, settings, source, dataset, conformance, callbacks, show_progress, goals)

@@ -47,7 +47,11 @@ def check_spaces(source: EnvSource) -> EnvSpec:
 
 def check_same_spec(spec: EnvSpec, source: EnvSource) -> None:
     """Reject an environment whose observations or actions differ from those that an agent was trained on."""
-    found = check_spaces(source)
+    check_equal(spec, check_spaces(source), source)
+
+
+def check_equal(spec: EnvSpec, found: EnvSpec, source: EnvSource) -> None:
+    """Reject the spec of an environment that is not the one that an agent was trained on."""
     if found != spec:
         raise UserError(f"the agent was trained on {spec}, {source.env_id} has {found}")
 

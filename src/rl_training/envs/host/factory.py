@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import sys
@@ -26,7 +27,8 @@ from rl_training.envs.host.wrappers import for_evaluation, parse_wrappers
 from rl_training.envs.spaces import ActionCodec, ObservationCodec
 
 Env = gym.Env[Any, Any]
-EnvFactory = Callable[..., Env]
+EnvFactory = Callable[..., Any]  # makes an `Env`, or a `VectorEnv` from (seeds, num_envs, device)
+BATCHED = ("seeds", "num_envs", "device")
 # By its saved state; by replaying its open episode; by replay, and rebuilt for every episode; not exactly.
 Restore = Literal["native", "replay", "rebuilt", "inexact"]
 
@@ -70,8 +72,22 @@ class EnvSource:
         if self.factory is not None:
             check_factory(self.factory)
 
+    @property
+    def batched(self) -> bool:
+        """Whether the factory makes a `VectorEnv`: its first parameters are `seeds`, `num_envs` and `device`."""
+        if self.factory is None:
+            return False
+        try:
+            names = tuple(inspect.signature(self.factory).parameters)
+        except (TypeError, ValueError):  # of a built-in
+            return False
+        return names[: len(BATCHED)] == BATCHED
+
     def make(self, render_mode: str | None = None) -> Env:
         """A new environment, or a UserError."""
+        if self.batched:
+            what = "a video, a recording and her need a gymnasium.Env: set its gymnasium_id"
+            raise UserError(f"{self.env_id} is a VectorEnv; {what}")
         kwargs = dict(self.kwargs)
         wrappers = parse_wrappers(kwargs.pop("wrappers", None))
         if render_mode is not None:
@@ -89,7 +105,13 @@ class EnvSource:
             raise
 
     def for_evaluation(self) -> EnvSource:
-        """The source for evaluation, without the clipped rewards and shortened episodes of training."""
+        """The source for evaluation, without the clipped rewards and shortened episodes of training.
+
+        A `VectorEnv` with a `gymnasium_id` is evaluated on that environment, its twin.
+        """
+        twin = getattr(self.factory, "gymnasium_id", None) if self.batched else None
+        if twin is not None:
+            return EnvSource(twin)
         return replace(self, kwargs=for_evaluation(self.kwargs))
 
     def _from_id(self, kwargs: dict[str, Any]) -> Env:

@@ -70,7 +70,7 @@ class GoalEnv(gym.Env[Any, Any]):
 
     def compute_reward(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Array:
         """-1 until the goal is reached; one reward, or one for each row of goals."""
-        return np.where(self.is_at_goal(achieved_goal, desired_goal), np.float32(0), np.float32(-1))
+        return np.asarray(np.where(self.is_at_goal(achieved_goal, desired_goal), 0, -1), np.float32)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
