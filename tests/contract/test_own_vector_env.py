@@ -1,4 +1,4 @@
-"""A user's own batched environment: trained, evaluated, resumed; and the messages about one that breaks the protocol."""
+"""A user's own batched environment: trained, evaluated, resumed; and messages about a broken protocol."""
 
 from __future__ import annotations
 
