@@ -141,6 +141,10 @@ def _check_observations(transitions: Transitions, observation: ObservationCodec,
     single = observation.keeps_precision and {obs.shape[1:], needed} == {(), (1,)}
     if obs.shape[1:] != needed and not single:
         raise UserError(f"{where}: observations are of shape {obs.shape[1:]}, the environment's are {needed}")
+    if observation.is_tree and transitions.observation_space is not None:
+        described = ObservationCodec(space_from_dict(transitions.observation_space))
+        if described.spec != observation.spec:
+            raise UserError(f"{where}: has {described.spec}, the environment has {observation.spec}")
     if not observation.accepts_dtype(obs.dtype):
         raise UserError(f"{where}: images must be uint8, got {obs.dtype}")
     if observation.one_hot:

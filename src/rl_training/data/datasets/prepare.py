@@ -18,7 +18,7 @@ from rl_training.data.datasets.array_store import Array, blocks
 from rl_training.data.datasets.conversion import ROUNDING, differences, load_data, memory_data, training_data, unbounded
 from rl_training.data.datasets.formats.loaders import NoSuchData
 from rl_training.data.datasets.generate import DatasetAgent, record_policy, record_random
-from rl_training.data.datasets.memory import WHERE, Dataset
+from rl_training.data.datasets.memory import WHERE, Dataset, packed, tree_names
 from rl_training.data.datasets.summary import summary_for_record, trajectory_returns
 from rl_training.data.datasets.transition_dataset import ResidentData, TransitionDataset
 from rl_training.data.datasets.transitions import Transitions, concatenated, mostly_single_rows
@@ -100,6 +100,8 @@ def prepare_dataset(
             raise
         no_environment = str(error)
         notices.append(f"no environment, so there are no evaluations: {error}")
+    if tree_names(given) and no_environment is None:
+        given = packed(given, environment_codecs(source)[0])
     transitions, where = _transitions(settings, source, given, bound, load_agent)
     origin = data_source(settings, source)
     if settings.dataset_kind in ("random", "policy"):
