@@ -80,17 +80,18 @@ class MinariReader:
         group = member(file, f"episode_{number}", str(self.path / FILE))
         if not isinstance(group, h5py_module().Group):
             raise UserError(f"{where} is not a group")
-        episode = {name: dataset(group, name, where) for name in PARTS if name != "observations"}
-        if self._codec is None:
-            episode["observations"] = dataset(group, "observations", where)
-        else:
-            episode["observations"] = PackedObservations(self._codec, group, where)
+        episode = {name: self._array(group, name, where) for name in PARTS}
         lengths = {name: len(found) if found.shape else 0 for name, found in episode.items()}
         steps = lengths["actions"]
         if any(lengths[name] != steps + (name == "observations") for name in PARTS):
             found = ", ".join(f"{name} {length}" for name, length in lengths.items())
             raise UserError(f"{where}: observations must be one more than the rest, got {found}")
         return episode
+
+    def _array(self, group: Any, name: str, where: str) -> Any:
+        if name == "observations" and self._codec is not None:
+            return PackedObservations(self._codec, group, where)
+        return dataset(group, name, where)
 
     def read(self, name: str, out: Array) -> None:
         source, first = ("observations", 1) if name == "next_observations" else (name, 0)
