@@ -66,7 +66,8 @@ def success_rate(agent: Agent, config: TrainConfig) -> float:
 
 
 def train(proof: Proof, relabel: bool, folder: Path) -> dict[str, Any]:
-    changes = [*proof.changes, "eval_interval=1000000", "video=false", "report=false", *([] if relabel else ["her=null"])]
+    changes = [*proof.changes, "eval_interval=1000000", "video=false", "report=false"]
+    changes += [] if relabel else ["her=null"]
     seeds = list(range(SEEDS))
     config = load_config(proof.config, changes, output_dir=str(folder), seeds=seeds, device="cpu")
     result = get_algorithm_spec(config.algo).train_fn(config, str(relabel))

@@ -7,13 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from resume_harness import compare_runs
 from seed_harness import assert_same_bits, saved_arrays
 
 import rl_training
+from rl_training.algorithms.registry import learner_class
 from rl_training.cli import load_config, main
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
+from rl_training.core.specs import EnvSpec
+from rl_training.data.replay.hindsight import HindsightReplay
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.goals import Goals
+from rl_training.envs.spaces import ActionCodec
 from rl_training.run.callbacks import Callback
 from rl_training.run.resume import resume_training
 from rl_training.run.run import train
@@ -88,6 +95,57 @@ def test_a_compiled_run_agrees_within_rounding(algo: str, tmp_path: Path, monkey
     group = "params.q" if algo == "dqn" else "params.critic"
     for name in (name for name in eager if name.startswith(group)):
         assert np.allclose(eager[name].numpy(), compiled[name].numpy(), atol=1e-4), name
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("mode", ["off", "on"])
+@pytest.mark.parametrize("algo", TASKS)
+def test_a_gpu_run_is_resumed_exactly(algo: str, mode: str, tmp_path: Path, monkeypatch: Any) -> None:
+    options = {"seeds": (0, 7), "num_envs": 2, "device": "cuda", "compile": mode}
+    found = []
+    for name, callbacks in (("whole", []), ("cut", [StopAt(53)])):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        found.append(run(Path("runs"), algo, callbacks, **options).run_dir.absolute())
+    resume_training(found[1], show_progress=False)
+    assert compare_runs(*found) == []
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("algo", TASKS)
+def test_a_captured_update_of_a_given_batch_is_the_eager_one(algo: str, compiled: bool) -> None:
+    torch.set_float32_matmul_precision("highest")
+    env_id, kwargs = TASKS[algo]
+    goals, cls = Goals(EnvSource(env_id, kwargs)), learner_class(algo)
+    spec = EnvSpec(goals.observation.spec, ActionCodec(goals.env.action_space).spec)
+    settings = cls.settings_type(batch_size=16, hidden_sizes=(16,), her={"n": 4}, learning_rate=1e-2)  # type: ignore
+    rng, parameters = np.random.default_rng(0), []
+    size, choices = spec.observation.size, spec.action.choices
+    steps = [
+        {
+            "obs": rng.normal(size=(2, 1, size)), "next_obs": rng.normal(size=(2, 1, size)),
+            "actions": rng.integers(choices, size=(2, 1)) if choices else rng.uniform(-1, 1, (2, 1, 2)),
+            "rewards": rng.normal(size=(2, 1)), "terminated": rng.random((2, 1)) < 0.1,
+            "truncated": rng.random((2, 1)) < 0.1,
+        }
+        for _ in range(60)
+    ]  # fmt: skip
+    for device in ("cpu", "cuda"):
+        on_gpu = device == "cuda"
+        learner = cls.create(spec, settings, (3, 4), device=device, compiled=compiled and on_gpu)
+        options = {"capacity": 50, "num_envs": 1, "seeds": 2, "device": device}
+        replay = HindsightReplay(spec, goals=goals, her=settings.her, **options)
+        for number, step in enumerate(steps):
+            replay.add(**step)
+            if number >= 50:
+                learner.train(replay, 2, number)
+        assert learner.update_count == int(learner.engine.count_tensor) == 20
+        groups = learner.engine.groups_by_seed()[1]
+        parameters.append(torch.cat([one.cpu().flatten() for group in groups.values() for one in group.values()]))
+    assert (parameters[0] - parameters[1]).abs().max() < 2e-3
 
 
 @pytest.mark.parametrize(

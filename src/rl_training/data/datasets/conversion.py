@@ -37,11 +37,14 @@ def load_data(path: str | Path, *, drop_nonfinite: bool = False, memory_share: f
     return _with_valid_spaces(transitions, str(path))
 
 
-def memory_data(dataset: Dataset | None, *, drop_nonfinite: bool = False) -> Transitions:
-    """The transitions of a dataset in memory, which a resumed run needs again."""
+def memory_data(
+    dataset: Dataset | None, *, drop_nonfinite: bool = False, action_space: dict[str, Any] | None = None
+) -> Transitions:
+    """The transitions of a dataset in memory, which a resumed run needs again; `action_space`, if it is known."""
     if dataset is None:
         raise NoSuchData("dataset_kind is memory: the dataset itself must be passed, in Python with dataset=...")
-    return _with_valid_spaces(memory_transitions(dataset, drop_nonfinite=drop_nonfinite), WHERE)
+    transitions = memory_transitions(dataset, drop_nonfinite=drop_nonfinite, action_space=action_space)
+    return _with_valid_spaces(transitions, WHERE)
 
 
 def _with_valid_spaces(transitions: Transitions, where: str) -> Transitions:

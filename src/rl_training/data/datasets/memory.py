@@ -26,18 +26,13 @@ def check_dataset(dataset: Any) -> None:
         raise UserError(f"{WHERE} must be a mapping of arrays or a TransitionDataset, got {what}{hint}")
 
 
-def tree_names(dataset: Dataset | None) -> list[str]:
-    """The observations that are mappings or tuples, as those of a Dict or Tuple space may be."""
-    given = dataset if isinstance(dataset, Mapping) else {}
-    return [name for name in OBSERVATIONS if isinstance(given.get(name), (Mapping, tuple))]
-
-
 def packed(dataset: Any, observation: ObservationCodec) -> Any:
-    """The dataset with the observations of a Dict or Tuple space as the library stores them."""
-    if not observation.is_tree:
+    """The dataset with the observations of a Dict or Tuple space, if given by key, as the library stores them."""
+    if not observation.is_tree or not isinstance(dataset, Mapping):
         return dataset
+    trees = [name for name in OBSERVATIONS if isinstance(dataset.get(name), (Mapping, tuple))]
     try:
-        return {**dataset, **{name: observation.pack(dataset[name]) for name in tree_names(dataset)}}
+        return {**dataset, **{name: observation.pack(dataset[name]) for name in trees}}
     except UserError as error:
         raise UserError(f"{WHERE}: {error}") from error
 

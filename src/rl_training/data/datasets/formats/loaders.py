@@ -71,24 +71,31 @@ def load_transitions(
 
 
 def memory_transitions(
-    dataset: Dataset, *, drop_nonfinite: bool = False, memory_share: float = MEMORY_SHARE
+    dataset: Dataset,
+    *,
+    drop_nonfinite: bool = False,
+    memory_share: float = MEMORY_SHARE,
+    action_space: dict[str, Any] | None = None,
 ) -> Transitions:
     """Read and check a dataset in memory like a file with arrays of those names."""
-    return _checked(MemoryReader(dataset, KEYS), WHERE, drop_nonfinite, memory_share)
+    reader = MemoryReader(dataset, KEYS)
+    return _checked(reader, WHERE, drop_nonfinite, memory_share, {"action_space": action_space})
 
 
-def _checked(reader: Any, where: str, drop_nonfinite: bool, memory_share: float) -> Transitions:
-    about = dict[str, Any]()
+def _checked(
+    reader: Any, where: str, drop_nonfinite: bool, memory_share: float, known: Mapping[str, Any] | None = None
+) -> Transitions:
+    about = dict(known or {})
     if hasattr(reader, "about"):
         about = reader.about()
     elif ABOUT in reader.layout:
         about = _read_about(reader, where)
-    arrays, present = _read(reader, where, memory_share, _has_many_actions(about))
+    arrays, present = _read(reader, where, memory_share, has_many_actions(about))
     transitions, lost = _assemble(arrays, present, where, about, getattr(reader, "notes", ()))
     return check_values(transitions, where, drop_nonfinite, lost=lost)
 
 
-def _has_many_actions(about: Mapping[str, Any]) -> bool:
+def has_many_actions(about: Mapping[str, Any]) -> bool:
     """Whether the action space is known to have choices in several columns, or more than one axis."""
     space = about.get("action_space") or {}
     shape = space.get("shape")
@@ -196,7 +203,7 @@ def _assemble(
         field: flags(arrays[field], ALIASES[field][0], where) if field in present else np.zeros(rows, np.bool_)
         for field in ("terminated", "truncated")
     }
-    if actions.dtype.kind != "f" and not _has_many_actions(about):
+    if actions.dtype.kind != "f" and not has_many_actions(about):
         actions = column(actions, "actions", where)
     elif actions.ndim == 1:
         actions = actions.reshape(-1, 1)
