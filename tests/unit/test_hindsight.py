@@ -160,6 +160,25 @@ def test_terminal_states_are_those_of_the_new_goal() -> None:
     assert goals_of(PointReach).terminated(achieved[:, :2], desired[:, :2]) is None
 
 
+def test_a_relabelled_row_ends_where_its_new_goal_is_reached() -> None:
+    """An episode of three steps without an end of its own, whose last achieved goal every row gets."""
+    goals = goals_of(BitFlip, bits=2)
+    spec = EnvSpec(goals.observation.spec, ActionCodec(goals.env.action_space).spec)
+    her = HindsightSettings("final", 10_000)
+    replay = HindsightReplay(spec, goals=goals, her=her, device="cpu", capacity=3, num_envs=1, seeds=1)
+    columns = slice(goals.achieved.start, goals.achieved.stop)
+    for achieved in [(1, 1), (1, 0), (1, 1)]:
+        next_obs = np.zeros((1, 1, 6), np.float32)
+        next_obs[..., columns] = achieved
+        flags = np.zeros((1, 1), bool)
+        replay.add(obs=np.zeros((1, 1, 6)), next_obs=next_obs, actions=np.zeros((1, 1)), rewards=np.full((1, 1), -1.0),
+                   terminated=flags, truncated=flags)  # fmt: skip
+    batch = replay.relabelled(torch.arange(3).view(1, 1, 3), (0,), 0)
+    assert batch["dones"].tolist() == [[[1, 0, 1]]] and batch["rewards"].tolist() == [[[0, -1, 0]]]
+    replay.storage["terminated"][0, 1] = True  # stored as terminal, but not for the new goal
+    assert replay.relabelled(torch.tensor([[[1, 1, 1]]]), (0,), 0)["dones"].tolist() == [[[0, 0, 0]]]
+
+
 # --- the environment's functions ---------------------------------------------------------------------------------
 def test_functions_of_single_goals_are_called_for_each() -> None:
     class Single(BitFlip):
