@@ -229,6 +229,16 @@ def test_one_that_breaks_the_protocol_is_named_with_what_is_wrong(factory: Any, 
     assert not list(tmp_path.iterdir())
 
 
+class Renamed(Corridors):
+    name = "other_corridors"
+
+
+def test_another_environment_cannot_continue_a_run(tmp_path: Path) -> None:
+    first = make(tmp_path).learn(100, StopAt(), show_progress=False)
+    with pytest.raises(UserError, match="cannot be resumed in <Renamed>, whose state is another one"):
+        make(tmp_path, Renamed).resume(first.run_dir, 140, show_progress=False, env_id="<Renamed>")
+
+
 def test_what_needs_a_gymnasium_environment_says_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="<Corridors> is a VectorEnv; a video, a recording and her need"):
         make(tmp_path, her={}).learn(100, show_progress=False)

@@ -196,7 +196,8 @@ class Run:
     def _restore(self, checkpoint: Checkpoint, regime: Regime, parts: Sequence[Part]) -> bool:
         """Load every part; the checkpoint of an offline run that continues online has no environments yet."""
         online, stored = {part.name for part in regime.parts}, checkpoint.state["parts"].keys()
-        if regime.envs is not None and (ENVIRONMENT_PARTS - online) & stored:
+        others = bool((ENVIRONMENT_PARTS - online) & stored)
+        if regime.envs is not None and (others or regime.envs.part.name not in ENVIRONMENT_PARTS | stored):
             env_id = checkpoint.state["config"]["env_id"]
             raise UserError(f"a run of {env_id} cannot be resumed in {self.config.env_id}, whose state is another one")
         if self.inputs.dataset is not None and online and not online & stored:
