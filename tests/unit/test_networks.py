@@ -16,7 +16,7 @@ from rl_training.config.network import ACTIVATIONS, PLAIN, HiddenLayers, LayerSe
 from rl_training.core.checks import ConfigError, UserError
 from rl_training.core.specs import EnvSpec, continuous, discrete, image, vector
 from rl_training.engine.gradients import dropout_name
-from rl_training.models.layers import BatchNorm, Dropout, SpectralLinear, StackedLayerNorm
+from rl_training.models.layers import Activation, BatchNorm, Dropout, SpectralLinear, StackedLayerNorm
 from rl_training.models.own import own_module
 from rl_training.models.parts import StackedMLP
 from rl_training.tensors.observations import zeros
@@ -57,9 +57,16 @@ def state(made: Any, seed: int = 0) -> dict[str, Tensor]:
 
 
 # --- layers ------------------------------------------------------------------------------------------------------
-def test_every_activation_is_a_module_without_parameters() -> None:
-    for name in ACTIVATIONS:
-        assert not list(getattr(nn, name)().parameters())
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_are_torchs_and_the_same_for_stacked_seeds(name: str) -> None:
+    x = torch.linspace(-30, 30, 4001)
+    torch.testing.assert_close(Activation(name)(x), getattr(nn, name)()(x), atol=2e-7, rtol=2e-6)
+    assert not list(Activation(name).parameters())
+    together, alone = (
+        train(learner("sac", {"activation": name}, seeds, hidden_sizes=[37, 29]), 5) for seeds in ((4, 5, 6), (5,))
+    )
+    mine, other = state(alone), state(together, 1)
+    assert [key for key in mine if not torch.equal(mine[key], other[key])] == []
 
 
 def test_layer_norm_is_torchs_for_each_member() -> None:
@@ -140,8 +147,8 @@ def test_the_critics_have_layers_of_their_own() -> None:
     actor, critic = made.model.actor.net, made.model.critic.net
     assert [layer.weight.shape[-1] for layer in critic.layers] == [7, 1]
     assert [layer.weight.shape[-1] for layer in actor.layers] == [16, 16, 4]
-    assert critic.stages[0].norm is not None and isinstance(critic.stages[0].activation, nn.Tanh)
-    assert actor.stages[0].norm is None and isinstance(actor.stages[0].activation, nn.Tanh)
+    assert critic.stages[0].norm is not None and isinstance(critic.stages[0].activation.function, nn.Tanh)
+    assert actor.stages[0].norm is None and isinstance(actor.stages[0].activation.function, nn.Tanh)
 
 
 @pytest.mark.parametrize(

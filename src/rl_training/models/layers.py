@@ -6,7 +6,7 @@ Each computes the same bits for one seed and for stacked seeds on a CPU, whateve
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -149,6 +149,29 @@ class Dropout(nn.Module):
         return torch.where(self.uniforms < self.probability, 0.0, x / (1 - self.probability))
 
 
+# Activations whose kernels on a CPU round by the position of a number in the array, so that stacked seeds would
+# differ: the same functions by others that do not.
+EXACT_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "Sigmoid": lambda x: F.logsigmoid(x).exp(),
+    "SiLU": lambda x: x * F.logsigmoid(x).exp(),
+    "Softplus": lambda x: -F.logsigmoid(-x),
+    "Mish": lambda x: x * (-F.logsigmoid(-x)).tanh(),
+    "ELU": lambda x: torch.where(x > 0, x, x.clamp(max=0).exp() - 1),
+    "CELU": lambda x: torch.where(x > 0, x, x.clamp(max=0).exp() - 1),
+}
+
+
+class Activation(nn.Module):
+    """An activation by the name of its class in torch.nn."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.function = EXACT_ACTIVATIONS.get(name) or getattr(nn, name)()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)  # type: ignore[no-any-return]
+
+
 @contextmanager
 def recording_dropout() -> Iterator[None]:
     """Dropout layers note the shapes of the random numbers they need."""
@@ -166,7 +189,7 @@ class HiddenStage(nn.Module):
         super().__init__()
         self.dropout = Dropout(options.dropout) if options.dropout else None
         self.norm = StackedLayerNorm(members, size) if options.layer_norm else None
-        self.activation = getattr(nn, options.activation)()
+        self.activation = Activation(options.activation)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.dropout is not None:
