@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from rl_training.algorithms.registry import learner_class
 from rl_training.checkpoint.read import list_checkpoints
 from rl_training.checkpoint.schema import find_checkpoint
+from rl_training.config.objects import Objects, python_objects, with_objects
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.results import TrainResult
@@ -54,6 +55,7 @@ class ManagedAlgorithm:
         self.config = with_dataset(config, dataset)
         parse_settings(self.config)
         self.dataset = dataset
+        self.objects = python_objects(self.config.algo_kwargs)  # which its checkpoints only name
         self.agent: Agent | None = None
         self.result: TrainResult | None = None
         self._first_config = self.config  # the config of a run with `reset`
@@ -133,7 +135,8 @@ class ManagedAlgorithm:
             raise UserError("resume needs a run directory or a checkpoint: an agent file starts a new run with learn()")
         if checkpoint is None:
             raise UserError("resume needs a run directory or a checkpoint: this agent has not been trained")
-        keywords = {"env_id": self.env_id, "env_factory": self.env_factory, **keywords}
+        keywords = {"env_id": self.env_id, "env_factory": self.env_factory, "objects": self.objects, **keywords}
+        self.objects = keywords["objects"]
         if "data" not in keywords and self.config.algo_kwargs.get("dataset_kind") == "memory":
             keywords = {"dataset": self.dataset, **keywords}
         manager = DefaultExperimentManager()
@@ -154,7 +157,7 @@ class ManagedAlgorithm:
             raise
 
     def _adopt(self: Self, result: TrainResult) -> Self:
-        self.agent = load_agent(result.checkpoint_path)
+        self.agent = load_agent(result.checkpoint_path, objects=self.objects)
         self.config, self.result, self._run = self.agent.config, result, result.run_dir
         return self
 
@@ -191,14 +194,17 @@ class ManagedAlgorithm:
         *,
         env_id: str | None = None,
         dataset: Dataset | None = None,
+        objects: Objects | None = None,
         **changes: Any,
     ) -> Self:
         """Load an agent from an agent file, a checkpoint or a run directory.
 
+        `objects` are the classes and functions of its settings, such as `{"network": {"features": MyFeatures}}`.
+
         `learn` then resumes the run. From a file it starts a new run, whose settings may be changed here, such as
         `output_dir` or `learning_rate`; `eval_interval` defaults to a tenth of the new run.
         """
-        agent = load_agent(path, device)
+        agent = load_agent(path, device, objects)
         if agent.config.algo != cls.algo_name:
             raise UserError(f"{path}: holds a {agent.config.algo} agent, not {cls.algo_name}")
         is_file = agent.file is not None
@@ -209,6 +215,7 @@ class ManagedAlgorithm:
         if is_file and dataset is not None:  # replaces the file it was trained on
             changes = {"dataset_path": None, **changes}
         config = agent.config if env_id is None else replace(agent.config, env_id=env_id)
+        config = replace(config, algo_kwargs=with_objects(config.algo_kwargs, objects))
         loaded = cls(_changed(config, changes), dataset=dataset)
         loaded.env_id, loaded.env_factory, loaded.agent = env_id, env_factory, agent
         if not is_file and agent.path is not None:

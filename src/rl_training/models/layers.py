@@ -169,7 +169,7 @@ class Activation(nn.Module):
         self.function = EXACT_ACTIVATIONS.get(name) or getattr(nn, name)()
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)  # type: ignore[no-any-return]
+        return self.function(x)
 
 
 @contextmanager

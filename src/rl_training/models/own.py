@@ -116,26 +116,24 @@ def _scaled(pixels: Tensor) -> Tensor:
 
 def own_module(make: Callable[..., Any], name: str, *arguments: Any) -> nn.Module:
     """The module that a user's class or function makes, with our batch norm and dropout in place of torch's."""
-    with torch.device("cpu"):  # real tensors, also where sizes are found with meta tensors
+    with torch.device("cpu"):  # real tensors, also where the sizes of networks are found with meta tensors
         try:
             module = make(*arguments)
         except UserError:
             raise
         except Exception as error:
-            given = ", ".join(str(one) for one in arguments)
-            raise UserError(
-                f"{name}: {object_name(make)}({given}) raised {type(error).__name__}: {one_line(error)}"
-            ) from error
-    if not isinstance(module, nn.Module):
-        raise UserError(f"{name}: {object_name(make)} must return a torch.nn.Module, got {type(module).__name__}")
-    for key, one in module.named_parameters():
-        if one.dtype != torch.float32:
-            raise UserError(f"{name}: parameter {key} must be float32, got {one.dtype}")
-    holder = nn.ModuleList([module])  # so that the module itself can be replaced
-    for owner in list(holder.modules()):
-        for key, child in owner.named_children():
-            setattr(owner, key, _replaced(child, name))
-    return holder[0]
+            call = f"{object_name(make)}({', '.join(str(one) for one in arguments)})"
+            raise UserError(f"{name}: {call} raised {type(error).__name__}: {one_line(error)}") from error
+        if not isinstance(module, nn.Module):
+            raise UserError(f"{name}: {object_name(make)} must return a torch.nn.Module, got {type(module).__name__}")
+        for key, one in module.named_parameters():
+            if one.dtype != torch.float32:
+                raise UserError(f"{name}: parameter {key} must be float32, got {one.dtype}")
+        holder = nn.ModuleList([module])  # so that the module itself can be replaced
+        for owner in list(holder.modules()):
+            for key, child in owner.named_children():
+                setattr(owner, key, _replaced(child, name))
+        return holder[0]
 
 
 def _replaced(module: nn.Module, name: str) -> nn.Module:
