@@ -24,6 +24,8 @@ def add_evaluate(subparsers: Any) -> None:
         add_agent(evaluate)
         evaluate.add_argument("--num-episodes", type=whole_number, metavar="N")
         evaluate.add_argument("--env", metavar="ENV", help="another environment, or module:Id")
+        evaluate.add_argument("--stochastic", action="store_true", help="explore instead of the best action")
+        evaluate.add_argument("--return-episodes", action="store_true", help="with --json: every return and length")
         add_episode_limit(evaluate)
 
 
@@ -32,7 +34,13 @@ def run_evaluate(args: Args) -> int:
     from rl_training.run.workflows import evaluate_checkpoint
 
     metrics = evaluate_checkpoint(
-        agent_path(args), args.num_episodes, args.device, env_id=args.env, episode_limit=args.episode_limit
+        agent_path(args),
+        args.num_episodes,
+        args.device,
+        env_id=args.env,
+        episode_limit=args.episode_limit,
+        deterministic=not args.stochastic,
+        return_episodes=args.return_episodes,
     )
     mean, std = metrics["eval_return_mean"], metrics["eval_return_std"]
     text = f"return {mean:.2f} +- {std:.2f} ({metrics['eval_episodes']} episodes)"
