@@ -33,7 +33,7 @@ class DQN(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -43,8 +43,8 @@ class DQN(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
     Settings of dqn. Defaults: RL Baselines3 Zoo's dqn.yml, LunarLander and Acrobot rows, which also
     solve CartPole:
@@ -159,7 +159,7 @@ class C51DQN(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -169,8 +169,8 @@ class C51DQN(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
     Settings of c51_dqn. Defaults: the paper's 51 atoms from -10 to 10 (for clipped rewards); the rest
     as in DQN:
@@ -291,7 +291,7 @@ class QRDQN(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -301,8 +301,8 @@ class QRDQN(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
     Settings of qr_dqn. Defaults: the paper's 200 quantiles and kappa 1; the rest as in DQN:
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
@@ -420,7 +420,7 @@ class IQN(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -430,8 +430,8 @@ class IQN(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
     Settings of iqn. Defaults: the paper's as in Dopamine, 64 levels on both sides of the loss, 32 for
     acting; the rest as in QR-DQN:
@@ -557,7 +557,7 @@ class RainbowDQN(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -567,8 +567,8 @@ class RainbowDQN(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
     Settings of rainbow_dqn. Defaults: the paper's (table 1); the rest as in DQN:
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
@@ -688,7 +688,7 @@ class SAC(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -698,8 +698,8 @@ class SAC(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
     Settings of sac. Defaults: Stable-Baselines3 sac.py (the paper's table, with the tuned temperature):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
@@ -795,7 +795,7 @@ class TD3(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -805,8 +805,8 @@ class TD3(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
     Settings of td3. Defaults: the authors' code (sfujim/TD3 TD3.py, main.py). Noise is in units of half
     the action range:
@@ -904,7 +904,7 @@ class TQC(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -914,8 +914,8 @@ class TQC(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
     Settings of tqc. Defaults: the authors' code (tqc_pytorch main.py, structures.py). It trains from
     the first full batch on, and acts with the untrained policy until then, where we act at random:
@@ -1022,7 +1022,7 @@ class REDQ(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -1032,8 +1032,8 @@ class REDQ(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
     Settings of redq. Defaults: the authors' code (train_redq_sac.py, redq_sac.py):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
@@ -1132,7 +1132,7 @@ class DrQ(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -1142,8 +1142,8 @@ class DrQ(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
     Settings of drq. Defaults: the authors' code (denisyarats/drq config.yaml, drq.py), except for the
     temperature: they tune it from this value (`alpha: auto`). Their loss is the sum over the M images,
@@ -1175,7 +1175,7 @@ class DrQ(ManagedAlgorithm):
         features_dim (int, default 50): size of the projected features, before a LayerNorm (>= 1)
         augmentation_pad (int, default 4): pixels: the largest shift of an image (>= 0)
         precision (str, default "float32"): Of the convolutions; everything else is float32. On a GPU
-            float32 means TF32, as in PyTorch (one of float32, bfloat16)
+            float32 means TF32, as in PyTorch. (one of float32, bfloat16)
         policy_delay (int, default 2): updates of the critics for each of the actor and the targets (>=
             1)
         target_augmentations (int, default 2): copies in the target (the paper's K) (>= 1 and <= 64)
@@ -1263,7 +1263,7 @@ class DrQv2(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -1273,8 +1273,8 @@ class DrQv2(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
     Settings of drqv2. Defaults: the authors' code (facebookresearch/drqv2 cfgs/config.yaml,
     cfgs/task/easy.yaml):
@@ -1298,7 +1298,7 @@ class DrQv2(ManagedAlgorithm):
         features_dim (int, default 50): size of the projected features, before a LayerNorm (>= 1)
         augmentation_pad (int, default 4): pixels: the largest shift of an image (>= 0)
         precision (str, default "float32"): Of the convolutions; everything else is float32. On a GPU
-            float32 means TF32, as in PyTorch (one of float32, bfloat16)
+            float32 means TF32, as in PyTorch. (one of float32, bfloat16)
         tau (float, default 0.01): share of a network that its target takes over at each update (in [0,
             1])
         n_step (int, default 3): rewards in a return before it is bootstrapped (>= 1)
@@ -1386,7 +1386,7 @@ class BC(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -1396,8 +1396,8 @@ class BC(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
     Settings of bc. Defaults: CORL's: two layers of 256, batches of 256, rate 3e-4; locomotion on
     normalised states:
@@ -1517,7 +1517,7 @@ class IQL(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -1527,11 +1527,11 @@ class IQL(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
-    Settings of iql. Defaults: the authors' code for locomotion (implicit_q_learning
-    configs/mujoco_config.py, learner.py):
+    Settings of iql. Defaults: the authors' code for locomotion (implicit_q_learning: mujoco_config.py,
+    learner.py):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
         hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
         learning_rate (float, default 0.0003): step size of the optimizer (> 0)
@@ -1661,7 +1661,7 @@ class CQL(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -1671,8 +1671,8 @@ class CQL(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
     Settings of cql. Defaults: the authors' code for locomotion as CORL runs it (cql_alpha 10, no
     Lagrange, 3 layers, slow actor), on SAC's networks: CORL initialises critics orthogonally, and its
@@ -1826,7 +1826,7 @@ class TD3BC(ManagedAlgorithm):
             off)
         threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
         env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
-        workers (int | None, default None): environment worker processes; None: chosen for the machine
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
@@ -1836,8 +1836,8 @@ class TD3BC(ManagedAlgorithm):
             `sha256`, `step` and `seeds` too
         eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
             or a recording is cut where the environment has no limit (>= 1)
-        run_name (str | None, default None): the run's directory; null: <algo>-<env>-seed<k> (a name of
-            at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
 
     Settings of td3_bc. Defaults: the authors' code (sfujim/TD3_BC TD3_BC.py, main.py):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)

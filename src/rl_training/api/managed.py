@@ -62,6 +62,7 @@ class ManagedAlgorithm:
         self.result: TrainResult | None = None
         self._first_config = self.config  # the config of a run with `reset`
         self._run: Path | None = None  # the run or checkpoint that `learn` and `resume` continue
+        self._env_name: str | None = None  # of the environment set by `set_env`
         self._replay: ReplayBuffer | None = None  # read from the newest checkpoint on first use
 
     def _from_config(self, config: TrainConfig, keywords: dict[str, Any]) -> TrainConfig:
@@ -111,7 +112,7 @@ class ManagedAlgorithm:
         env_id, factory = split_env(env)
         if self.agent is not None:
             check_same_spec(self.agent.spec, EnvSource(env_name(env), dict(self.config.env_kwargs), factory))
-        self.env_id, self.env_factory, self._replay = env_id, factory, None
+        self.env_id, self.env_factory, self._replay, self._env_name = env_id, factory, None, env_name(env)
         self._first_config = replace(self._first_config, env_id=env_name(env))
         if self._run is None:
             self.config = replace(self.config, env_id=env_name(env))
@@ -190,7 +191,7 @@ class ManagedAlgorithm:
             raise UserError("resume needs a run directory or a checkpoint: an agent file starts a new run with learn()")
         if checkpoint is None:
             raise UserError("resume needs a run directory or a checkpoint: this agent has not been trained")
-        keywords = {"env_id": self.env_id, "env_factory": self.env_factory, **keywords}
+        keywords = {"env_id": self.env_id or self._env_name, "env_factory": self.env_factory, **keywords}
         if "data" not in keywords and self.config.algo_kwargs.get("dataset_kind") == "memory":
             keywords = {"dataset": self.dataset, **keywords}
         manager = DefaultExperimentManager()

@@ -74,18 +74,13 @@ def docstring(algo: str) -> str:
 
 def _settings_head(learner: type[Learner]) -> list[str]:
     source = source_of_defaults(learner.settings_type)
-    text = f"Settings of {learner.name}" + (f". Defaults: {source.rstrip('.')}" if source else "")
+    text = f"Settings of {learner.name}" + (f". Defaults: {source}" if source else "")
     return textwrap.wrap(f"{text}:", WIDTH)
 
 
 def _entries(described: Iterable[FieldMeaning]) -> list[str]:
-    entries = ((f"{one.name} ({one.type_text}, default {one.default_text})", explanation(one)) for one in described)
+    entries = ((f"{one.name} ({one.type_text}, default {one.default_text})", one.explanation) for one in described)
     return [_entry(f"{head}: {meaning}") for head, meaning in entries]
-
-
-def explanation(one: FieldMeaning) -> str:
-    """The meaning of a setting, with what is allowed."""
-    return f"{one.meaning.rstrip('.')}{f' ({one.allowed})' if one.allowed else ''}".strip()
 
 
 def _entry(text: str) -> str:

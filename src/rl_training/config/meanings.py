@@ -44,6 +44,11 @@ class FieldMeaning:
     def default_text(self) -> str:
         return default_text(self.default)
 
+    @property
+    def explanation(self) -> str:
+        """The meaning, with what is allowed."""
+        return f"{self.meaning}{f' ({self.allowed})' if self.allowed else ''}".strip()
+
 
 @dataclasses.dataclass(frozen=True)
 class _Comments:
@@ -146,7 +151,7 @@ def _cited(alone: Mapping[int, str]) -> str:
     last = start
     while last + 1 in alone:
         last += 1
-    return " ".join(alone[line] for line in range(start, last + 1)).removeprefix(SOURCE).strip()
+    return " ".join(alone[line] for line in range(start, last + 1)).removeprefix(SOURCE).strip(" .")
 
 
 # --- types and defaults as text --------------------------------------------------------------------------------------

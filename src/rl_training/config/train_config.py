@@ -53,7 +53,7 @@ class TrainConfig:
     compile: str = setting("auto", one_of("auto", "on", "off"))  # compile the update; auto: where that saves time
     threads: int | None = setting(None, at_least(1))  # threads of one process; null: chosen for the networks
     env_timeout: float = setting(300.0, above(0))  # seconds after which a step counts as hung
-    workers: int | None = setting(None, at_least(0))  # environment worker processes; None: chosen for the machine
+    workers: int | None = setting(None, at_least(0))  # environment worker processes; null: chosen for the machine
     video: bool = True  # record a video of the agent at the end
     report: bool = True  # write report.html at the end
     tensorboard: bool = False  # write TensorBoard files too
@@ -62,7 +62,7 @@ class TrainConfig:
     started_from: dict[str, Any] | None = None
     # steps after which an episode of an evaluation, a video or a recording is cut where the environment has no limit
     eval_episode_limit: int = setting(EPISODE_LIMIT, at_least(1))
-    run_name: str | None = setting(None, _is_run_name)  # the run's directory; null: <algo>-<env>-seed<k>
+    run_name: str | None = setting(None, _is_run_name)  # name of its directory; null: `<algo>-<env>-seed<k>`
 
     def __post_init__(self) -> None:
         check(self)

@@ -51,7 +51,7 @@ def _copy_files(source: Path, target: Path, config: TrainConfig, checkpoint: Che
         replace_file(target / path.name, path.read_bytes())
     before = RunRecord.read(source).values
     record = RunRecord.create(target, config, before["execution_plan"])
-    kept = ("resume", "resume_note", "environment", "failed_seeds", "promises")
+    kept = ("resume", "resume_note", "environment", "failed_seeds", "promises", "dataset")
     record.update(**{name: before[name] for name in kept if name in before})
     return checkpoint
 
