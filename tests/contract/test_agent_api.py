@@ -57,15 +57,22 @@ def test_evaluate_returns_the_episodes_of_every_seed(two_seeds) -> None:
     assert found["seeds"]["5"] == pytest.approx(np.mean(found["eval_returns"][3:]))
 
 
-def test_a_stochastic_evaluation_has_its_own_random_numbers(two_seeds) -> None:
+def test_a_stochastic_evaluation_has_its_own_random_numbers(two_seeds, monkeypatch) -> None:
     greedy = two_seeds.evaluate(2, return_episodes=True)["eval_returns"]
     exploring = two_seeds.evaluate(2, deterministic=False, return_episodes=True)["eval_returns"]
     assert greedy != exploring
     assert two_seeds.evaluate(2, deterministic=False, return_episodes=True)["eval_returns"] == exploring
     two_seeds.predict([1.0, 0.0, 0.0], deterministic=False)  # other draws change nothing
     assert two_seeds.evaluate(2, deterministic=False, return_episodes=True)["eval_returns"] == exploring
-    more = two_seeds.evaluate(34, deterministic=False, return_episodes=True)["eval_returns"]  # two batches of episodes
-    assert len(set(more)) == 68
+    drawn, explore = [], two_seeds.learner.act_explore
+
+    def spy(obs: Any, step: int, *rest: Any, stream: str) -> Any:
+        drawn.append((stream, step))
+        return explore(obs, step, *rest, stream=stream)
+
+    monkeypatch.setattr(two_seeds.learner, "act_explore", spy)
+    two_seeds.evaluate(34, deterministic=False)  # two batches of episodes, of 50 steps each
+    assert len(set(drawn)) == 100 and {stream for stream, _ in drawn} == {"eval_explore"}
 
 
 def test_a_stochastic_evaluation_changes_no_training(quick_config, tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_a_copy_of_a_cut_run_has_its_start_weights(source, tmp_path: Path) -> No
     with pytest.raises(LookupError):
         other.learn(from_agent=source, callbacks=Kill(10), show_progress=False)
     swapped = [other.run_dir / f"start_seed_{seed}.safetensors" for seed in (3, 5)]
-    swapped[0].write_bytes(swapped[1].read_bytes())
+    swapped[1].write_bytes(swapped[0].read_bytes())
     with pytest.raises(UserError, match=r"start_seed_3\.safetensors: damaged \(sha256\)"):
         other.learn(show_progress=False)
 
