@@ -120,8 +120,9 @@ def test_what_does_not_fit_is_rejected_in_one_line(source, tmp_path: Path) -> No
                            (tmp_path / "none", "no such file or directory")):  # fmt: skip
         with pytest.raises(UserError, match=message):
             new.learn(from_agent=wrong, show_progress=False)
-    with pytest.raises(UserError, match="from_groups must be left out without from_agent"):
-        new.learn(from_groups=["actor"], show_progress=False)
+    for agent in (new, source):  # the second would be resumed
+        with pytest.raises(UserError, match="from_groups must be left out without from_agent"):
+            agent.learn(from_groups=["actor"], show_progress=False)
     with pytest.raises(UserError, match="reset must be left out with from_agent"):
         new.learn(from_agent=source, reset=True, show_progress=False)
     assert not (tmp_path / "runs").exists()

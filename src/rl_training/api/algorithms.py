@@ -8,7 +8,7 @@ from typing import Any
 
 from rl_training.algorithms.registry import algorithm_of_class, class_names, learner_class
 from rl_training.api.managed import ManagedAlgorithm
-from rl_training.api.signatures import OnFirstUse, docstring, signature
+from rl_training.api.signatures import MadeWhenRead, docstring, signature
 from rl_training.data.datasets.memory import Dataset
 from rl_training.envs.host.factory import EnvFactory
 from rl_training.run.agent import load_agent
@@ -22,7 +22,7 @@ def managed_class(algo: str) -> type[ManagedAlgorithm]:
     learner = learner_class(algo)
     if learner in _classes:
         return _classes[learner]
-    described = {"__doc__": OnFirstUse(docstring), "__signature__": OnFirstUse(signature)}
+    described = {"__doc__": MadeWhenRead(docstring), "__signature__": MadeWhenRead(signature)}
     made = type(learner.__name__, (ManagedAlgorithm,), {"__module__": __name__, "algo_name": algo, **described})
     return _classes.setdefault(learner, made)  # one class for all threads
 

@@ -150,8 +150,10 @@ class ManagedAlgorithm:
         if from_agent is not None:
             given = from_agent.agent if isinstance(from_agent, ManagedAlgorithm) else from_agent
             start = as_agent(given)
-        require(from_groups is None or start is not None, "from_groups", "left out without from_agent")
-        if self._run is not None and not reset and from_agent is None:
+        resumes = self._run is not None and not reset and from_agent is None
+        starts = start is not None and not resumes
+        require(from_groups is None or starts, "from_groups", "left out without from_agent")
+        if resumes:
             total = self._new_total(None if total_timesteps is None else config.total_timesteps)
             return self.resume(self._run, total, callbacks=callbacks, show_progress=show_progress)
         self._env_source(config)  # a file must not name a module to import

@@ -1,4 +1,4 @@
-"""The signature and docstring of a managed class, made from its settings and the fields of the config on first use."""
+"""The signature and docstring of a managed class, made from its settings and the fields of the config when read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING
-from functools import cache
 from typing import Any, Generic, TypeVar
 
 from rl_training.algorithms.base import Learner
@@ -23,8 +22,8 @@ DATASET = "a mapping of arrays by name or a `TransitionDataset`, with actions in
 WIDTH = 100
 
 
-class OnFirstUse(Generic[Made]):
-    """An attribute of a managed class that is made from its algorithm when it is first read."""
+class MadeWhenRead(Generic[Made]):
+    """An attribute of a managed class that is made from its algorithm when it is read."""
 
     def __init__(self, make: Callable[[str], Made]) -> None:
         self._make = make
@@ -43,7 +42,6 @@ def config_fields() -> dict[str, FieldMeaning]:
     return {name: one for name, one in describe(TrainConfig).items() if name not in POSITIONAL}
 
 
-@cache
 def signature(algo: str) -> inspect.Signature:
     """`env` and every keyword with its type and default."""
     parameters = [inspect.Parameter("env", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=ENV_TYPE)]
@@ -61,7 +59,6 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=value)
 
 
-@cache
 def docstring(algo: str) -> str:
     """The title of the algorithm, and every keyword with its type, default and meaning."""
     learner = learner_class(algo)
