@@ -45,6 +45,9 @@ def sources(algo: str) -> list[str]:
 def page() -> str:
     fields = describe(TrainConfig)
     lines = [HEAD, "## The config", "", *table(fields.values())]
+    settings = [one for algo in ALGORITHMS for one in describe(learner_class(algo).settings_type).values()]
+    for name, section in {one.name: one.section for one in settings if one.section is not None}.items():
+        lines += ["", f"## {name}", "", f"The keys of the setting `{name}`.", "", *table(describe(section).values())]
     for algo in ALGORITHMS:
         learner = learner_class(algo)
         lines += ["", f"## {algo}", "", f"{learner.title}.", ""]

@@ -39,6 +39,7 @@ def exports(places: Mapping[str, str]) -> str:
 # The names in the signatures that every managed class has.
 ALWAYS = {
     ("rl_training.api.managed", "ManagedAlgorithm"),
+    ("rl_training.config.objects", "Objects"),
     ("rl_training.config.train_config", "TrainConfig"),
     ("rl_training.data.datasets.memory", "Dataset"),
     ("rl_training.envs.host.factory", "EnvFactory"),
@@ -53,6 +54,7 @@ def load(
     device: str = "cpu",
     *,
     dataset: Dataset | None = None,
+    objects: Objects | None = None,
     **changes: Any,
 ) -> ManagedAlgorithm: ...
 """
@@ -83,7 +85,8 @@ def parameter(one: FieldMeaning) -> str:
 
 def names_in(hint: Any) -> Iterator[tuple[str, str]]:
     """Module and name of everything that an annotation needs imported."""
-    for inner in typing.get_args(hint) if typing.get_origin(hint) is not typing.Literal else ():
+    arguments = hint if isinstance(hint, list) else typing.get_args(hint)
+    for inner in arguments if typing.get_origin(hint) is not typing.Literal else ():
         yield from names_in(inner)
     if hint is Any or typing.get_origin(hint) is typing.Literal:
         yield "typing", "Any" if hint is Any else "Literal"

@@ -244,3 +244,29 @@ def test_a_config_names_a_run(source, tmp_path: Path, capsys) -> None:
     for wrong in ({"path": "a", "groups": []}, {"path": "a", "groups": [[]]}, {"path": "a", "groups": "actor"}):
         with pytest.raises(UserError, match="started_from must be"):
             make("sac", tmp_path, started_from=wrong)
+
+
+class Wide(torch.nn.Module):
+    """A feature extractor of one's own."""
+
+    def __init__(self, observation: Any) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(observation.size, 12)
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        return self.layer(obs)
+
+
+def test_networks_of_ones_own(tmp_path: Path) -> None:
+    """The new run's own class makes the networks of the agent it starts from, also when it is resumed."""
+    own = {"network": {"features": Wide}}
+    trained = rl_training.SAC(make("sac", tmp_path, own)).learn(20, show_progress=False)
+    first, new = First(go_on=True), rl_training.SAC(make("sac", tmp_path, own))
+    with pytest.raises(LookupError):
+        new.learn(from_agent=trained.run_dir, callbacks=[first, Kill(10)], show_progress=False)
+    assert equal(trained.agent.parameters(0), first.seeds[0])
+    assert new.learn(show_progress=False).agent.step == 60
+    loaded = rl_training.load(new.run_dir, objects=own)
+    assert equal(loaded.agent.parameters(0), new.agent.parameters(0))
+    with pytest.raises(UserError, match="pass it with objects"):
+        rl_training.SAC(make("sac", tmp_path)).learn(from_agent=trained.run_dir, show_progress=False)

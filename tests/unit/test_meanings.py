@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import json
 import pydoc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -94,9 +94,12 @@ def test_types_and_defaults_as_text() -> None:
         (Path | tuple[Path, ...] | None, "str | Path | Sequence[str | Path] | None"),
         (dict[str, Any], "Mapping[str, Any]"),
         (bool, "bool"),
+        (Callable[[float], float] | None, "Callable[[float], float] | None"),
+        (Base | None, "Mapping[str, Any] | None"),
     ):
         assert type_text(accepted_type(hint)) == text
     assert accepted_type(tuple[int, ...]) == Sequence[int]
+    assert default_text(Base()) == "{}" and default_text(Base(plain=4)) == "{'plain': 4}"
     values = {(): "()", (1,): "(1,)", "a": '"a"', 3e-4: "0.0003", None: "None", dataclasses.MISSING: "required"}
     assert {value: default_text(value) for value in values} == values and default_text(Path("runs")) == '"runs"'
 
@@ -164,6 +167,8 @@ def test_describe_prints_all_settings_or_one(capsys) -> None:
         "gamma", "type float", "default 0.99", "allowed in [0, 1]", "meaning discount of future rewards",
     ]  # fmt: skip
     assert lines[5].startswith("source Stable-Baselines3")
+    assert main(["describe", "sac", "network"]) == 0
+    assert 'activation (str) = "ReLU"' in capsys.readouterr().out
 
 
 def test_describe_as_json(capsys) -> None:

@@ -12,6 +12,7 @@ from rl_training.algorithms.base import Batch, LossResult, Noise, Phase
 from rl_training.algorithms.offline import GaussianPolicyLearner, GaussianPolicyNetworks
 from rl_training.config.settings import OfflineSettings
 from rl_training.core.specs import EnvSpec
+from rl_training.models.features import network_input
 from rl_training.models.mlp_iql import ClippedGaussianModel
 
 
@@ -32,7 +33,8 @@ class BC(GaussianPolicyLearner):
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
-        return ClippedGaussianModel(spec.observation.size, spec.action.size, settings.hidden_sizes)
+        inputs = network_input(spec.observation, settings.network)
+        return ClippedGaussianModel(inputs, spec.action.size, settings.actor_layers)
 
     def phases(self) -> tuple[Phase, ...]:
         return (Phase("actor", ("actor",), self.actor_loss),)

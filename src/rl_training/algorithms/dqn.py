@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +21,14 @@ from rl_training.algorithms.base import (
     Phase,
     ReplaySettings,
 )
+from rl_training.algorithms.definition import ANY_OBSERVATION
 from rl_training.algorithms.loss_functions import dqn_loss as dqn_loss
 from rl_training.algorithms.losses import chosen, huber, td_target, value_terms
 from rl_training.config.fields import above, at_least, closed_interval, setting
 from rl_training.core.checks import require
 from rl_training.core.schedules import linear
-from rl_training.core.specs import EnvSpec
+from rl_training.core.specs import EnvSpec, Kind
+from rl_training.models.features import network_input
 from rl_training.models.mlp_q_network import MLPQNetwork
 
 
@@ -52,6 +54,10 @@ class DQNSettings(ReplaySettings):
     prioritized_beta_start: float = setting(0.4, closed_interval(0, 1))  # exponent of importance weights, 1 at the end
     noisy: bool = setting(False)  # explore by noisy weights, without epsilon (Fortunato et al. 2018)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.network.actor is None, "network.actor", "left out: there is no actor, only critic (the Q network)")
+
 
 class DQNNetworks(Networks):
     q: BoundNetwork[Tensor]  # obs -> (batch, actions, ...)
@@ -61,7 +67,7 @@ class DQN(Learner):
     name = "dqn"
     title = "Deep Q-network, with switches for double, dueling, n-step, prioritised and noisy"
     actions = ("discrete",)
-    observations = ("vector", "image")
+    observations: ClassVar[tuple[Kind, ...]] = ANY_OBSERVATION
     settings_type = DQNSettings
     networks_type = DQNNetworks
     settings: DQNSettings
@@ -75,9 +81,8 @@ class DQN(Learner):
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
-        return MLPQNetwork(
-            spec.observation.network_input, spec.action.size, settings.hidden_sizes, settings.dueling, settings.noisy
-        )
+        inputs = network_input(spec.observation, settings.network)
+        return MLPQNetwork(inputs, spec.action.size, settings.critic_layers, settings.dueling, settings.noisy)
 
     def modules(self, model: Any) -> dict[str, nn.Module]:
         return {"q": model}

@@ -20,6 +20,7 @@ from rl_training.core.results import UpdateResult
 from rl_training.core.specs import EnvSpec
 from rl_training.models.augment import random_shift
 from rl_training.models.cnn.drq import CNNDrQModel
+from rl_training.models.features import Observed, network_input
 
 MAX_AUGMENTATIONS = 64
 
@@ -67,7 +68,9 @@ class DrQ(SAC):
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         sizes = {**settings.network_sizes(), "num_critics": settings.num_critics}
-        return CNNDrQModel(spec.observation.shape, spec.action.size, encoder=settings.encoder, **sizes)
+        own = network_input(spec.observation, settings.network)
+        encoder = own if isinstance(own, Observed) else settings.encoder
+        return CNNDrQModel(spec.observation.shape, spec.action.size, encoder=encoder, **sizes)
 
     def modules(self, model: Any) -> dict[str, nn.Module]:
         networks = {"encoder": model.encoder, "critic": model.critic, "actor": model.actor}

@@ -32,6 +32,7 @@ from rl_training.core.specs import EnvSpec
 from rl_training.engine.phases import Source
 from rl_training.models.augment import random_shift
 from rl_training.models.cnn.drqv2 import CNNDrQv2Model
+from rl_training.models.features import Observed, network_input
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,9 @@ class DrQv2(Learner):
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
-        return CNNDrQv2Model(spec.observation.shape, spec.action.size, **settings.network_sizes())
+        own = network_input(spec.observation, settings.network)
+        encoder = own if isinstance(own, Observed) else "drq"
+        return CNNDrQv2Model(spec.observation.shape, spec.action.size, encoder=encoder, **settings.network_sizes())
 
     def modules(self, model: Any) -> dict[str, nn.Module]:
         return {"encoder": model.encoder, "critic": model.critic, "actor": model.actor}

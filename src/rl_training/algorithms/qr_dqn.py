@@ -13,6 +13,7 @@ from rl_training.algorithms.losses import chosen, quantile_huber, td_target, val
 from rl_training.config.fields import above, at_least, setting
 from rl_training.config.settings import MAX_OUTPUTS
 from rl_training.core.specs import EnvSpec
+from rl_training.models.features import network_input
 from rl_training.models.mlp_qr_q_network import MLPQRQNetwork
 
 
@@ -34,9 +35,9 @@ class QRDQN(DQN):
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return MLPQRQNetwork(
-            spec.observation.network_input,
+            network_input(spec.observation, settings.network),
             spec.action.size,
-            settings.hidden_sizes,
+            settings.critic_layers,
             settings.num_quantiles,
             settings.dueling,
             settings.noisy,

@@ -16,6 +16,7 @@ from rl_training.algorithms.sac import SAC, Critics, SACSettings
 from rl_training.config.fields import at_least, setting
 from rl_training.core.checks import require
 from rl_training.core.specs import EnvSpec
+from rl_training.models.features import network_input
 from rl_training.models.mlp_redq import MLPREDQModel
 from rl_training.models.parts import check_count
 
@@ -67,7 +68,9 @@ class REDQ(SAC):
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
-        return MLPREDQModel(spec.observation.size, spec.action.size, settings.hidden_sizes, settings.num_critics)
+        inputs = network_input(spec.observation, settings.network)
+        layers = settings.actor_layers, settings.num_critics, settings.critic_layers
+        return MLPREDQModel(inputs, spec.action.size, *layers)
 
     @classmethod
     def task_settings(cls, env_id: str, given: Mapping[str, Any]) -> dict[str, Any]:

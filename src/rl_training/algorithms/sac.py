@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -22,10 +22,12 @@ from rl_training.algorithms.base import (
     Polyak,
     ReplaySettings,
 )
+from rl_training.algorithms.definition import ANY_OBSERVATION
 from rl_training.algorithms.loss_functions import sac_loss as sac_loss
 from rl_training.algorithms.losses import ensemble_squared_error, soft_policy_term, td_target
 from rl_training.config.fields import at_least, closed_interval, setting
-from rl_training.core.specs import EnvSpec
+from rl_training.core.specs import EnvSpec, Kind
+from rl_training.models.features import network_input
 from rl_training.models.mlp_sac import MLPSACModel
 
 Policy = BoundNetwork[tuple[Tensor, Tensor]]  # (obs, noise) -> actions, log-densities
@@ -63,13 +65,16 @@ class SACNetworks(Networks):
 class SAC(Learner):
     name = "sac"
     title = "Soft actor-critic with a tuned or fixed temperature and any number of critics"
+    observations: ClassVar[tuple[Kind, ...]] = ANY_OBSERVATION
     settings_type = SACSettings
     networks_type = SACNetworks
     settings: SACSettings
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
-        return MLPSACModel(spec.observation.size, spec.action.size, settings.hidden_sizes, settings.num_critics)
+        inputs = network_input(spec.observation, settings.network)
+        layers = settings.actor_layers, settings.num_critics, settings.critic_layers
+        return MLPSACModel(inputs, spec.action.size, *layers)
 
     def modules(self, model: Any) -> dict[str, nn.Module]:
         return {"actor": model.actor, "critic": model.critic}

@@ -13,9 +13,10 @@ from rl_training.algorithms.loss_functions import tqc_loss as tqc_loss
 from rl_training.algorithms.losses import ensemble_quantile_huber
 from rl_training.algorithms.sac import SAC, Critics, SACSettings
 from rl_training.config.fields import above, at_least, setting
-from rl_training.config.settings import check_sizes
+from rl_training.config.network import check_sizes
 from rl_training.core.checks import require
 from rl_training.core.specs import EnvSpec
+from rl_training.models.features import network_input
 from rl_training.models.mlp_tqc import MLPTQCModel
 
 
@@ -33,7 +34,7 @@ class TQCSettings(SACSettings):
 
     @property
     def critic_sizes(self) -> tuple[int, ...]:
-        return self.critic_hidden_sizes or self.hidden_sizes
+        return self.hidden_sizes if self.critic_hidden_sizes is None else self.critic_hidden_sizes
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,12 +70,12 @@ class TQC(SAC):
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return MLPTQCModel(
-            spec.observation.size,
+            network_input(spec.observation, settings.network),
             spec.action.size,
-            settings.hidden_sizes,
+            settings.actor_layers,
             settings.num_critics,
             settings.num_quantiles,
-            settings.critic_hidden_sizes,
+            settings.critic_layers,
         )
 
     def next_value(self, critic: Critics, next_obs: Tensor, next_action: Tensor, noise: Noise) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 from rl_training.algorithms.registry import algorithm_of_class, class_names, learner_class
 from rl_training.api.managed import ManagedAlgorithm
 from rl_training.api.signatures import MadeWhenRead, docstring, signature
+from rl_training.config.objects import Objects
 from rl_training.data.datasets.memory import Dataset
 from rl_training.envs.host.factory import EnvFactory
 from rl_training.run.agent import load_agent
@@ -33,11 +34,12 @@ def load(
     device: str = "cpu",
     *,
     dataset: Dataset | None = None,
+    objects: Objects | None = None,
     **changes: Any,
 ) -> ManagedAlgorithm:
     """Load an agent file, a checkpoint or a run, whatever its algorithm; the arguments are those of `SAC.load`."""
-    agent = load_agent(path, device)
-    return managed_class(agent.config.algo).of(agent, path, env, dataset, **changes)
+    agent = load_agent(path, device, objects)
+    return managed_class(agent.config.algo).of(agent, path, env, dataset, objects, **changes)
 
 
 def __getattr__(name: str) -> Any:

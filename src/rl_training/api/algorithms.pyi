@@ -1,10 +1,11 @@
 # Written by scripts/stubs.py from the registry of algorithms: `make stubs`.
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from rl_training.api.managed import ManagedAlgorithm
+from rl_training.config.objects import Objects
 from rl_training.config.train_config import TrainConfig
 from rl_training.data.datasets.memory import Dataset
 from rl_training.envs.host.factory import EnvFactory
@@ -51,14 +52,20 @@ class DQN(ManagedAlgorithm):
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
         hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
         learning_rate (float, default 0.00063): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default 10.0): clips the norm of gradients (Stable-Baselines3's
             default) (> 0)
-        adam_eps (float, default 1e-08): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default False): standardise them by their running mean and
             variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 50000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 1000): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 4): transitions between trainings (>= 1)
@@ -113,11 +120,15 @@ class DQN(ManagedAlgorithm):
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = 10.0,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 1e-08,
         gamma: float = 0.99,
         normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 50000,
         learning_starts: int = 1000,
         train_frequency: int = 4,
@@ -177,14 +188,20 @@ class C51DQN(ManagedAlgorithm):
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
         hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
         learning_rate (float, default 0.00063): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default 10.0): clips the norm of gradients (Stable-Baselines3's
             default) (> 0)
-        adam_eps (float, default 1e-08): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default False): standardise them by their running mean and
             variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 50000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 1000): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 4): transitions between trainings (>= 1)
@@ -242,11 +259,15 @@ class C51DQN(ManagedAlgorithm):
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = 10.0,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 1e-08,
         gamma: float = 0.99,
         normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 50000,
         learning_starts: int = 1000,
         train_frequency: int = 4,
@@ -308,14 +329,20 @@ class QRDQN(ManagedAlgorithm):
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
         hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
         learning_rate (float, default 0.00063): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default 10.0): clips the norm of gradients (Stable-Baselines3's
             default) (> 0)
-        adam_eps (float, default 1e-08): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default False): standardise them by their running mean and
             variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 50000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 1000): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 4): transitions between trainings (>= 1)
@@ -372,11 +399,15 @@ class QRDQN(ManagedAlgorithm):
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = 10.0,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 1e-08,
         gamma: float = 0.99,
         normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 50000,
         learning_starts: int = 1000,
         train_frequency: int = 4,
@@ -438,14 +469,20 @@ class IQN(ManagedAlgorithm):
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
         hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
         learning_rate (float, default 0.00063): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default 10.0): clips the norm of gradients (Stable-Baselines3's
             default) (> 0)
-        adam_eps (float, default 1e-08): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default False): standardise them by their running mean and
             variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 50000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 1000): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 4): transitions between trainings (>= 1)
@@ -506,11 +543,15 @@ class IQN(ManagedAlgorithm):
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = 10.0,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 1e-08,
         gamma: float = 0.99,
         normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 50000,
         learning_starts: int = 1000,
         train_frequency: int = 4,
@@ -574,14 +615,20 @@ class RainbowDQN(ManagedAlgorithm):
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
         hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
         learning_rate (float, default 0.00063): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default 10.0): clips the norm of gradients (Stable-Baselines3's
             default) (> 0)
-        adam_eps (float, default 0.00015): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 0.00015): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default False): standardise them by their running mean and
             variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 50000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 1000): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 4): transitions between trainings (>= 1)
@@ -639,11 +686,15 @@ class RainbowDQN(ManagedAlgorithm):
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = 10.0,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 0.00015,
         gamma: float = 0.99,
         normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 50000,
         learning_starts: int = 1000,
         train_frequency: int = 4,
@@ -705,13 +756,19 @@ class SAC(ManagedAlgorithm):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
         hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
         learning_rate (float, default 0.0003): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default None): clips the norm of gradients; null: not (> 0)
-        adam_eps (float, default 1e-08): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default False): standardise them by their running mean and
             variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 1000000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 100): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 1): transitions between trainings (>= 1)
@@ -755,11 +812,15 @@ class SAC(ManagedAlgorithm):
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = None,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 1e-08,
         gamma: float = 0.99,
         normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 1000000,
         learning_starts: int = 100,
         train_frequency: int = 1,
@@ -813,13 +874,19 @@ class TD3(ManagedAlgorithm):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
         hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
         learning_rate (float, default 0.0003): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default None): clips the norm of gradients; null: not (> 0)
-        adam_eps (float, default 1e-08): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default False): standardise them by their running mean and
             variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 1000000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 25000): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 1): transitions between trainings (>= 1)
@@ -864,11 +931,15 @@ class TD3(ManagedAlgorithm):
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = None,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 1e-08,
         gamma: float = 0.99,
         normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 1000000,
         learning_starts: int = 25000,
         train_frequency: int = 1,
@@ -922,13 +993,19 @@ class TQC(ManagedAlgorithm):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
         hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
         learning_rate (float, default 0.0003): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default None): clips the norm of gradients; null: not (> 0)
-        adam_eps (float, default 1e-08): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default False): standardise them by their running mean and
             variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 1000000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 256): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 1): transitions between trainings (>= 1)
@@ -978,11 +1055,15 @@ class TQC(ManagedAlgorithm):
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = None,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 1e-08,
         gamma: float = 0.99,
         normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 1000000,
         learning_starts: int = 256,
         train_frequency: int = 1,
@@ -1039,13 +1120,19 @@ class REDQ(ManagedAlgorithm):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
         hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
         learning_rate (float, default 0.0003): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default None): clips the norm of gradients; null: not (> 0)
-        adam_eps (float, default 1e-08): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default False): standardise them by their running mean and
             variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 1000000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 5000): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 1): transitions between trainings (>= 1)
@@ -1091,11 +1178,15 @@ class REDQ(ManagedAlgorithm):
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = None,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 1e-08,
         gamma: float = 0.99,
         normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 1000000,
         learning_starts: int = 5000,
         train_frequency: int = 1,
@@ -1152,13 +1243,19 @@ class DrQ(ManagedAlgorithm):
         hidden_sizes (Sequence[int], default (1024, 1024)): sizes of the hidden layers behind the
             encoder
         learning_rate (float, default 0.001): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default None): clips the norm of gradients; null: not (> 0)
-        adam_eps (float, default 1e-08): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default False): standardise them by their running mean and
             variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 100000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 1000): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 1): transitions between trainings (>= 1)
@@ -1214,11 +1311,15 @@ class DrQ(ManagedAlgorithm):
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (1024, 1024),
         learning_rate: float = 0.001,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = None,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 1e-08,
         gamma: float = 0.99,
         normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 100000,
         learning_starts: int = 1000,
         train_frequency: int = 1,
@@ -1282,13 +1383,19 @@ class DrQv2(ManagedAlgorithm):
         hidden_sizes (Sequence[int], default (1024, 1024)): sizes of the hidden layers behind the
             encoder
         learning_rate (float, default 0.0001): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default None): clips the norm of gradients; null: not (> 0)
-        adam_eps (float, default 1e-08): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default False): standardise them by their running mean and
             variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 1000000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 2000): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 2): transitions between trainings (>= 1)
@@ -1338,11 +1445,15 @@ class DrQv2(ManagedAlgorithm):
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (1024, 1024),
         learning_rate: float = 0.0001,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = None,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 1e-08,
         gamma: float = 0.99,
         normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 1000000,
         learning_starts: int = 2000,
         train_frequency: int = 2,
@@ -1404,13 +1515,19 @@ class BC(ManagedAlgorithm):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
         hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
         learning_rate (float, default 0.0003): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default None): clips the norm of gradients; null: not (> 0)
-        adam_eps (float, default 1e-08): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default False): standardise them by the dataset's mean and
             deviation
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 1000000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 256): online: transitions before updates continue (>= 0)
         train_frequency (int, default 1): transitions between trainings (>= 1)
@@ -1468,11 +1585,15 @@ class BC(ManagedAlgorithm):
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = None,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 1e-08,
         gamma: float = 0.99,
         normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 1000000,
         learning_starts: int = 256,
         train_frequency: int = 1,
@@ -1535,13 +1656,19 @@ class IQL(ManagedAlgorithm):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
         hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
         learning_rate (float, default 0.0003): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default None): clips the norm of gradients; null: not (> 0)
-        adam_eps (float, default 1e-08): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default False): standardise them by the dataset's mean and
             deviation
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 1000000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 256): online: transitions before updates continue (>= 0)
         train_frequency (int, default 1): transitions between trainings (>= 1)
@@ -1607,11 +1734,15 @@ class IQL(ManagedAlgorithm):
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = None,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 1e-08,
         gamma: float = 0.99,
         normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 1000000,
         learning_starts: int = 256,
         train_frequency: int = 1,
@@ -1681,13 +1812,19 @@ class CQL(ManagedAlgorithm):
         hidden_sizes (Sequence[int], default (256, 256, 256)): sizes of the hidden layers of the
             networks
         learning_rate (float, default 0.0003): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default None): clips the norm of gradients; null: not (> 0)
-        adam_eps (float, default 1e-08): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default False): standardise them by the dataset's mean and
             deviation
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 1000000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 256): online: transitions before updates continue (>= 0)
         train_frequency (int, default 1): transitions between trainings (>= 1)
@@ -1764,11 +1901,15 @@ class CQL(ManagedAlgorithm):
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256, 256),
         learning_rate: float = 0.0003,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = None,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 1e-08,
         gamma: float = 0.99,
         normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 1000000,
         learning_starts: int = 256,
         train_frequency: int = 1,
@@ -1843,13 +1984,19 @@ class TD3BC(ManagedAlgorithm):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
         hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
         learning_rate (float, default 0.0003): step size of the optimizer (> 0)
-        learning_rate_schedule (str, default "constant"): linear: to zero at the end (one of constant,
-            linear)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
         max_grad_norm (float | None, default None): clips the norm of gradients; null: not (> 0)
-        adam_eps (float, default 1e-08): added to the denominator of Adam (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
         gamma (float, default 0.99): discount of future rewards (in [0, 1])
         normalize_observations (bool, default True): standardise them by the dataset's mean and
             deviation
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
         buffer_capacity (int, default 1000000): transitions in the replay, per seed (>= 1)
         learning_starts (int, default 256): online: transitions before updates continue (>= 0)
         train_frequency (int, default 1): transitions between trainings (>= 1)
@@ -1916,11 +2063,15 @@ class TD3BC(ManagedAlgorithm):
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
-        learning_rate_schedule: str = "constant",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = None,
+        optimizer: str | Mapping[str, Any] = ...,
         adam_eps: float = 1e-08,
         gamma: float = 0.99,
         normalize_observations: bool = True,
+        network: str | Mapping[str, Any] = ...,
         buffer_capacity: int = 1000000,
         learning_starts: int = 256,
         train_frequency: int = 1,
@@ -1952,5 +2103,6 @@ def load(
     device: str = "cpu",
     *,
     dataset: Dataset | None = None,
+    objects: Objects | None = None,
     **changes: Any,
 ) -> ManagedAlgorithm: ...

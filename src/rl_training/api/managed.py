@@ -13,6 +13,7 @@ from rl_training.algorithms.base import Learner
 from rl_training.algorithms.registry import learner_class
 from rl_training.checkpoint.read import list_checkpoints
 from rl_training.checkpoint.schema import find_checkpoint
+from rl_training.config.objects import Objects, python_objects, with_objects
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError, require
 from rl_training.core.results import TrainResult
@@ -58,6 +59,7 @@ class ManagedAlgorithm:
         self.config = with_dataset(config, dataset)
         parse_settings(self.config)
         self.dataset = dataset
+        self.objects = python_objects(self.config.algo_kwargs)  # which its checkpoints only name
         self.agent: Agent | None = None
         self.result: TrainResult | None = None
         self._first_config = self.config  # the config of a run with `reset`
@@ -102,7 +104,8 @@ class ManagedAlgorithm:
         if agent.file is not None or agent.path is None:
             raise UserError(f"{agent.path}: an agent file has no best agent; load its run instead")
         path = best_agent_file(agent.path)
-        return self.of(load_agent(path), path, self.env_factory or self.env_id, self.dataset)
+        best = load_agent(path, objects=self.objects)
+        return self.of(best, path, self.env_factory or self.env_id, self.dataset, self.objects)
 
     def set_env(self, env: str | EnvFactory) -> None:
         """Set another environment with equal spaces, an id or a function that makes one, for `learn` and `evaluate`.
@@ -149,7 +152,7 @@ class ManagedAlgorithm:
         start = None if reset else self.agent
         if from_agent is not None:
             given = from_agent.agent if isinstance(from_agent, ManagedAlgorithm) else from_agent
-            start = as_agent(given)
+            start = as_agent(given, config)
         resumes = self._run is not None and not reset and from_agent is None
         starts = start is not None and not resumes
         require(from_groups is None or starts, "from_groups", "left out without from_agent")
@@ -193,7 +196,9 @@ class ManagedAlgorithm:
             raise UserError("resume needs a run directory or a checkpoint: an agent file starts a new run with learn()")
         if checkpoint is None:
             raise UserError("resume needs a run directory or a checkpoint: this agent has not been trained")
-        keywords = {"env_id": self.env_id or self._env_name, "env_factory": self.env_factory, **keywords}
+        named = {"env_id": self.env_id or self._env_name, "env_factory": self.env_factory, "objects": self.objects}
+        keywords = {**named, **keywords}
+        self.objects = keywords["objects"]
         if "data" not in keywords and self.config.algo_kwargs.get("dataset_kind") == "memory":
             keywords = {"dataset": self.dataset, **keywords}
         manager = DefaultExperimentManager()
@@ -215,7 +220,7 @@ class ManagedAlgorithm:
             raise
 
     def _adopt(self: Self, result: TrainResult) -> Self:
-        self.agent = load_agent(result.checkpoint_path)
+        self.agent = load_agent(result.checkpoint_path, objects=self.objects)
         self.config, self.result, self._run = self.agent.config, result, result.run_dir
         return self
 
@@ -279,16 +284,18 @@ class ManagedAlgorithm:
         env_id: str | None = None,
         env_factory: EnvFactory | None = None,
         dataset: Dataset | None = None,
+        objects: Objects | None = None,
         **changes: Any,
     ) -> Self:
         """Load an agent from an agent file, a checkpoint or a run directory.
 
+        `objects` are the classes and functions of its settings, such as `{"network": {"features": MyFeatures}}`.
         `env` (or `env_id`, `env_factory`) is needed where it came from Python or a module. `learn` then resumes the
         run. From a file it starts a new run, whose settings may be changed here, such as `output_dir` or
         `learning_rate`; `eval_interval` defaults to a tenth of the new run.
         """
         env = env if env is not None else env_factory or env_id
-        return cls.of(load_agent(path, device), path, env, dataset, **changes)
+        return cls.of(load_agent(path, device, objects), path, env, dataset, objects, **changes)
 
     @classmethod
     def of(
@@ -297,6 +304,7 @@ class ManagedAlgorithm:
         path: str | Path,
         env: str | EnvFactory | None = None,
         dataset: Dataset | None = None,
+        objects: Objects | None = None,
         **changes: Any,
     ) -> Self:
         """The managed agent of one that was loaded from `path`."""
@@ -306,6 +314,7 @@ class ManagedAlgorithm:
         if changes and not is_file:
             raise UserError(f"{path}: a run keeps its settings, got {', '.join(changes)}; load one of its agent files")
         config = new_run_config(agent.config) if is_file else agent.config
+        config = replace(config, algo_kwargs=with_objects(config.algo_kwargs, objects))
         if is_file and dataset is not None:  # replaces the file it was trained on
             changes = {"dataset_path": None, **changes}
         env_id, factory = split_env(env) if env is not None else (None, None)

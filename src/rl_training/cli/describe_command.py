@@ -52,15 +52,17 @@ def run_describe(args: Args) -> int:
 
 def as_dict(one: FieldMeaning) -> dict[str, Any]:
     """A setting for JSON; `default` is null where there is none and `required` says so."""
-    from dataclasses import MISSING
+    from dataclasses import MISSING, is_dataclass
 
+    from rl_training.config.meanings import changed_fields
     from rl_training.config.yaml_loading import plain_values
 
     required = one.default is MISSING
+    default = changed_fields(one.default) if is_dataclass(one.default) else one.default
     return {
         "name": one.name,
         "type": one.type_text,
-        "default": None if required else plain_values({"default": one.default})["default"],
+        "default": None if required else plain_values({"default": default})["default"],
         "required": required,
         "allowed": one.allowed,
         "meaning": one.meaning,
@@ -69,7 +71,9 @@ def as_dict(one: FieldMeaning) -> dict[str, Any]:
 
 
 def one_text(one: FieldMeaning) -> str:
-    """One setting, line by line."""
+    """One setting, line by line, with the settings that it has itself."""
+    from rl_training.config.meanings import describe
+
     about = {
         "type": one.type_text,
         "default": one.default_text,
@@ -83,7 +87,8 @@ def one_text(one: FieldMeaning) -> str:
         for name, text in about.items()
         if text
     ]
-    return "\n".join([one.name, *lines])
+    inner = _lines(describe(one.section)) if one.section is not None else []
+    return "\n".join([one.name, *lines, *inner])
 
 
 def _lines(described: Mapping[str, FieldMeaning]) -> list[str]:

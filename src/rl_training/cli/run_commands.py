@@ -10,11 +10,13 @@ from rl_training.cli.arguments import (
     Parser,
     add_cleaning_flags,
     add_command,
+    add_objects,
     agent_path,
     print_answer,
     whole_number,
 )
 from rl_training.cli.loading import default_config, load_config
+from rl_training.config.objects import named_objects, with_objects
 from rl_training.config.train_config import TrainConfig, parse_seeds
 from rl_training.core.checks import UserError
 
@@ -47,6 +49,7 @@ def add_train(subparsers: Any) -> None:
 
 def run_train(args: Args) -> int:
     config = apply_cleaning_flags(args, _config(args))
+    config = replace(config, algo_kwargs=with_objects(config.algo_kwargs, named_objects(args.objects)))
 
     from rl_training.run.run import train
 
@@ -92,6 +95,7 @@ def run_resume(args: Args) -> int:
         offline=args.offline,
         force=args.force,
         data=args.data,
+        objects=named_objects(args.objects),
     )
     return _print_result(args, resume(request))
 
@@ -100,6 +104,7 @@ def _add_run_options(parser: Parser) -> None:
     parser.add_argument("--output-dir", metavar="DIR")
     parser.add_argument("--run-suffix", metavar="NAME", help="appended to the run directory's name")
     parser.add_argument("--quiet", action="store_true", help="no progress display")
+    add_objects(parser)
 
 
 def _config(args: Args) -> TrainConfig:
@@ -144,7 +149,7 @@ def _config_of_start(args: Args, changes: dict[str, Any]) -> TrainConfig:
     from rl_training.envs.host.factory import env_source
     from rl_training.run.agent import load_agent, new_run_config
 
-    config = new_run_config(load_agent(args.start).config)
+    config = new_run_config(load_agent(args.start, objects=named_objects(args.objects)).config)
     if not any(text.partition("=")[0].strip() == "env_id" for text in args.overrides):
         env_source(config)  # a module named in a file is not imported
     return build_config(config.to_dict(), args.overrides, changes, None)

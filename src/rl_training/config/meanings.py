@@ -35,6 +35,7 @@ class FieldMeaning:
     meaning: str  # empty where the source has no comment, or cannot be read
     allowed: str  # a condition such as `in [0, 1]`, or empty
     source: str  # of the default, or empty
+    section: type[Any] | None = None  # the dataclass of a setting that has settings itself
 
     @property
     def type_text(self) -> str:
@@ -74,6 +75,7 @@ def _described(cls: Any) -> Described:
             meaning=next((found for found in _by_ancestor(cls, field.name) if found), ""),
             allowed=_allowed(cls, field.name),
             source=_source(cls, field.name),
+            section=next((arm for arm in _arms(hints[field.name]) if dataclasses.is_dataclass(arm)), None),
         )
         for field in dataclasses.fields(cls)
         if field.init
@@ -157,18 +159,23 @@ def _cited(alone: Mapping[int, str]) -> str:
 # --- types and defaults as text --------------------------------------------------------------------------------------
 def accepted_type(hint: Any) -> Any:
     """The type of what a caller may pass for a field: a list for a tuple, text for a path."""
-    arms = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
     accepted: list[Any] = []
-    for arm in arms:
+    for arm in _arms(hint):
         inner = typing.get_args(arm)
         if typing.get_origin(arm) is tuple and inner[-1] is Ellipsis:
             accepted.append(Sequence[accepted_type(inner[0])])  # type: ignore[misc]
         elif arm is dict or typing.get_origin(arm) is dict:
             key, value = inner or (str, Any)
             accepted.append(Mapping[key, value])  # type: ignore[valid-type]
+        elif dataclasses.is_dataclass(arm):
+            accepted += [*([str] if hasattr(arm, "SHORTHAND") else []), Mapping[str, Any]]
         else:
             accepted += [str, Path] if arm is Path else [arm]
     return Union[tuple(accepted)]  # noqa: UP007  the arms are only known here
+
+
+def _arms(hint: Any) -> tuple[Any, ...]:
+    return typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def type_text(hint: Any) -> str:
@@ -195,7 +202,15 @@ def default_text(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         inner = ", ".join(map(default_text, value))
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
+    if dataclasses.is_dataclass(value):
+        return repr(changed_fields(value))
     return _quoted(str(value)) if isinstance(value, (str, Path)) else repr(value)
+
+
+def changed_fields(section: Any) -> dict[str, Any]:
+    """The values of a section that are not its defaults."""
+    values = {field.name: (getattr(section, field.name), _default(field)) for field in dataclasses.fields(section)}
+    return {name: value for name, (value, default) in values.items() if value != default}
 
 
 def _quoted(value: Any) -> str:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from rl_training.config.fields import Condition, above, at_least, check, closed_interval, one_of, setting
+from rl_training.config.fields import (
+    Condition,
+    above,
+    at_least,
+    check,
+    closed_interval,
+    one_of,
+    right_open_interval,
+    setting,
+)
+from rl_training.config.network import HiddenLayers, NetworkSettings, OptimizerSettings, check_sizes
+from rl_training.config.objects import python_object
 from rl_training.core.checks import UserError, require
+from rl_training.core.schedules import SCHEDULES
 from rl_training.core.specs import ArraySpec
 
 PRECISIONS = ("float32", "bfloat16")  # of convolutions
-MAX_LAYERS = 100
 MAX_UPDATES = 10_000  # the batches of one training are drawn together
 MAX_N_STEP = 1000  # each step of a return is read from the replay
 MAX_OUTPUTS = 2000  # atoms or quantiles of an action: each is compared with each of the target's
@@ -25,11 +36,34 @@ class TrainSettings:
     batch_size: int = setting(256, at_least(1))  # transitions of one update, per seed
     hidden_sizes: tuple[int, ...] = setting((256, 256))  # sizes of the hidden layers of the networks
     learning_rate: float = setting(3e-4, above(0))  # step size of the optimizer
-    learning_rate_schedule: str = setting("constant", one_of("constant", "linear"))  # linear: to zero at the end
+    # of the rate over the run; a Python function returns the rate, given the share of the run that is done
+    learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant"
+    learning_rate_end: float = setting(0.0, closed_interval(0, 1))  # linear, cosine: the share of the rate at the end
+    learning_rate_warmup: float = setting(0.0, right_open_interval(0, 1))  # share of the run in which it rises from 0
     max_grad_norm: float | None = setting(None, above(0))  # clips the norm of gradients; null: not
-    adam_eps: float = setting(1e-8, above(0))  # added to the denominator of Adam
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)  # by its name in torch.optim, with options
+    adam_eps: float = setting(1e-8, above(0))  # the default of the optimizer's `eps`
     gamma: float = setting(0.99, closed_interval(0, 1))  # discount of future rewards
     normalize_observations: bool = setting(False)  # standardise them by their running mean and variance
+    network: NetworkSettings = field(default_factory=NetworkSettings)  # layers, and networks of one's own
+
+    def rate(self, progress: float) -> float:
+        """The learning rate after this share of the run."""
+        schedule = self.learning_rate_schedule
+        if not isinstance(schedule, str) or ":" in schedule:
+            return float(python_object(schedule, "learning_rate_schedule")(progress))
+        rate: float = SCHEDULES[schedule](self.learning_rate, self.learning_rate * self.learning_rate_end, progress)
+        return rate * min(progress / self.learning_rate_warmup, 1.0) if self.learning_rate_warmup else rate
+
+    @property
+    def actor_layers(self) -> HiddenLayers:
+        """The hidden layers of the actor."""
+        return self.network.layers("actor", self.actor_sizes)
+
+    @property
+    def critic_layers(self) -> HiddenLayers:
+        """The hidden layers of critics, values and Q networks."""
+        return self.network.layers("critic", self.critic_sizes)
 
     @property
     def network_rows(self) -> int:
@@ -37,8 +71,13 @@ class TrainSettings:
         return self.batch_size
 
     @property
+    def actor_sizes(self) -> tuple[int, ...]:
+        """The actor's `hidden_sizes`."""
+        return self.hidden_sizes
+
+    @property
     def critic_sizes(self) -> tuple[int, ...]:
-        """The hidden layers of the network whose training takes longest."""
+        """The critics' `hidden_sizes`; their training takes longest."""
         return self.hidden_sizes
 
     @property
@@ -125,18 +164,18 @@ class ImageSettings(ReplaySettings):
 
     @property
     def critic_sizes(self) -> tuple[int, ...]:
-        return self.critic_hidden_sizes or self.hidden_sizes
+        return self.hidden_sizes if self.critic_hidden_sizes is None else self.critic_hidden_sizes
+
+    @property
+    def actor_sizes(self) -> tuple[int, ...]:
+        return self.hidden_sizes if self.actor_hidden_sizes is None else self.actor_hidden_sizes
 
     def network_sizes(self) -> dict[str, Any]:
         """Keyword arguments of the models."""
-        actor, critic = (
-            self.hidden_sizes if sizes is None else sizes
-            for sizes in (self.actor_hidden_sizes, self.critic_hidden_sizes)
-        )
         return {
             "features_dim": self.features_dim,
-            "actor_hidden_sizes": actor,
-            "critic_hidden_sizes": critic,
+            "actor_hidden_sizes": self.actor_layers,
+            "critic_hidden_sizes": self.critic_layers,
             "precision": self.precision,
         }
 
@@ -203,9 +242,3 @@ class OfflineSettings(ReplaySettings):
 def dataset_kind_of(path: Any, agent: Any) -> str | None:
     """The kind of a dataset with this path or agent; None with neither."""
     return "file" if path is not None else "policy" if agent is not None else None
-
-
-def check_sizes(name: str, sizes: Sequence[int]) -> None:
-    """Reject sizes of layers below 1, and too many layers."""
-    require(all(size >= 1 for size in sizes), name, "sizes >= 1")
-    require(len(sizes) <= MAX_LAYERS, name, f"at most {MAX_LAYERS} sizes")

@@ -25,6 +25,7 @@ from rl_training.checkpoint.read import (
 )
 from rl_training.checkpoint.schema import LEARNER, find_checkpoint, invalid_file
 from rl_training.config.fields import parse
+from rl_training.config.objects import Objects, with_objects
 from rl_training.config.train_config import TrainConfig, config_from_dict
 from rl_training.core.checks import Note, UserError, one_line, require, shown
 from rl_training.core.specs import EnvSpec
@@ -166,14 +167,17 @@ def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def load_agent(path: str | Path, device: str = "cpu") -> Agent:
-    """Load an agent from an agent file, a checkpoint directory or a run directory."""
+def load_agent(path: str | Path, device: str = "cpu", objects: Objects | None = None) -> Agent:
+    """Load an agent from an agent file, a checkpoint directory or a run directory.
+
+    `objects`: the classes and functions of its settings that a file only names, `{"network": {"features": MyNet}}`.
+    """
     path = Path(path)
     if path.is_dir():
         checkpoint, notes = find_checkpoint(path, only=(LEARNER,))
         for note in notes:
             warnings.warn(note, Note, stacklevel=2)
-        return agent_from_checkpoint(checkpoint, device)
+        return agent_from_checkpoint(checkpoint, device, objects)
     if not path.exists():
         raise UserError(f"{path}: no such file or directory{available(path.parent)}")
     data, about = _read(path)
@@ -182,7 +186,7 @@ def load_agent(path: str | Path, device: str = "cpu") -> Agent:
         tensors, {KEY: json.dumps(about, sort_keys=True)}
     ):
         raise DamagedCheckpoint(f"{path}: damaged (sha256)")
-    agent = _build(about, path, device, tensors)
+    agent = _build(about, path, device, tensors, objects)
     if len(agent.learner.seeds) != 1:
         raise UserError(f"{path}: an agent file is of one seed, its config has {len(agent.learner.seeds)}")
     _load_parameters(agent, tensors, path)
@@ -214,14 +218,16 @@ def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
     return data, about
 
 
-def _build(about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[str, Tensor]) -> Agent:
+def _build(
+    about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[str, Tensor], objects: Objects | None
+) -> Agent:
     """The agent described by a file's metadata; networks larger than the file's tensors are never allocated."""
     try:
         config = config_from_dict(about["config"], allow_module_env=True)
         observation = ObservationCodec(space_from_dict(about["observation_space"]))
         action = ActionCodec(space_from_dict(about["action_space"]))
         cls = learner_class(config.algo)
-        settings = parse(cls.settings_type, config.algo_kwargs)
+        settings = parse(cls.settings_type, with_objects(config.algo_kwargs, objects))
         spec, step = env_spec(observation, action), about["step"]
         if not isinstance(step, int) or step < 0:
             raise ValueError(f"step must be >= 0, got {shown(step)}")
@@ -258,10 +264,10 @@ def load_learner(learner: Learner, tensors: Mapping[str, Tensor], checkpoint: Pa
         raise invalid_file(checkpoint, f"{LEARNER}: {error}") from error
 
 
-def agent_from_checkpoint(checkpoint: Checkpoint, device: str = "cpu") -> Agent:
+def agent_from_checkpoint(checkpoint: Checkpoint, device: str = "cpu", objects: Objects | None = None) -> Agent:
     """The agent of a checkpoint, with all its seeds."""
     tensors = checkpoint.tensors(LEARNER)
-    agent = _build(checkpoint.state, checkpoint.path, device, tensors)
+    agent = _build(checkpoint.state, checkpoint.path, device, tensors, objects)
     load_learner(agent.learner, tensors, checkpoint.path)
     agent.path = checkpoint.path
     return agent

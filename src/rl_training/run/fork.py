@@ -9,6 +9,7 @@ from pathlib import Path
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.checkpoint.schema import LOGS
 from rl_training.checkpoint.write import copy_checkpoint
+from rl_training.config.objects import python_objects
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.signals import Stopped, active_signals, deferred
@@ -59,7 +60,8 @@ def _copy_files(source: Path, target: Path, config: TrainConfig, checkpoint: Che
 def _create_run(target: Path, config: TrainConfig, checkpoint: Checkpoint) -> Checkpoint:
     """Create a run for a checkpoint outside of a run directory: logs and best agents start empty."""
     _, settings = parse_settings(config)
-    agent = agent_from_checkpoint(checkpoint)  # the spaces come from the agent, as there may be no environment
+    # The spaces come from the agent, as there may be no environment.
+    agent = agent_from_checkpoint(checkpoint, objects=python_objects(config.algo_kwargs))
     plan = choose_plan(config, settings, agent.spec)
     parts = checkpoint.state["parts"]
     fresh = {"offsets": {"metrics": 0, "evaluations": 0}, "best": [None for _ in config.seed_list]}

@@ -152,8 +152,8 @@ def _update_flops(settings: ReplaySettings, spec: EnvSpec) -> float:
 
     The number of seeds does not count: a seed must run the same kernels alone and among others.
     """
-    sizes = [spec.observation.size + spec.action.size, *settings.critic_sizes]
-    weights = sum(a * b for a, b in pairwise(sizes))
+    sizes = [spec.observation.size + spec.action.size, *settings.critic_layers]
+    weights: int = sum(a * b for a, b in pairwise(sizes))
     return 6.0 * weights * settings.network_rows
 
 

@@ -63,7 +63,7 @@ def train(
     with stop_signals():
         hooks = as_callbacks(callbacks)
         config, cls, settings = with_task_defaults(with_dataset(config, dataset))
-        config, agent = resolve_start(config, start)
+        config, agent = resolve_start(config, start, settings)
         source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
         inputs = check_inputs(config, cls, settings, source, dataset, hooks, show_progress)
         weights = check_compatible(cls, inputs.spec, config.env_id, settings)

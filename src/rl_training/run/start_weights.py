@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import Tensor
 from rl_training.algorithms.base import Learner
 from rl_training.algorithms.normalizer import GROUP
 from rl_training.checkpoint.read import DamagedCheckpoint
+from rl_training.config.objects import python_objects
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError, did_you_mean, require, shown
 from rl_training.core.specs import EnvSpec
@@ -26,10 +27,10 @@ from rl_training.run.agent import Agent, load_agent
 START = "start.safetensors"  # in the run's directory; one file per seed where each starts from its own
 
 
-def as_agent(given: Any) -> Agent:
-    """An agent, or the one of an agent file, a checkpoint or a run."""
+def as_agent(given: Any, config: TrainConfig) -> Agent:
+    """An agent, or the one of an agent file, a checkpoint or a run, with the classes and functions of this config."""
     if isinstance(given, (str, Path)):
-        return load_agent(given)
+        return load_agent(given, objects=python_objects(config.algo_kwargs))
     require(isinstance(given, Agent), "from_agent", f"a path or a trained agent, got {shown(given)}")
     return given  # type: ignore[no-any-return]
 
@@ -43,7 +44,7 @@ def start_entry(path: str | Path | None, groups: Sequence[str] | None) -> dict[s
     return {"path": str(path), "groups": list(groups)}
 
 
-def resolve_start(config: TrainConfig, agent: Agent | None) -> tuple[TrainConfig, Agent | None]:
+def resolve_start(config: TrainConfig, agent: Agent | None, settings: Any) -> tuple[TrainConfig, Agent | None]:
     """The config with path, digest and step of the agent it starts from, and the agent; None: fresh weights.
 
     Without `agent`, the config may name an agent file, a checkpoint or a run.
@@ -52,7 +53,7 @@ def resolve_start(config: TrainConfig, agent: Agent | None) -> tuple[TrainConfig
     if agent is None:
         if not named:
             return config, None
-        agent = load_agent(named["path"])
+        agent = load_agent(named["path"], objects=python_objects(asdict(settings)))
         expected = named.get("sha256")
     else:
         expected = None
@@ -131,7 +132,7 @@ def load_start(config: TrainConfig, run_dir: Path, learner: Learner) -> None:
     if config.started_from is None:
         return
     paths = start_files(run_dir, config)
-    agents = [load_agent(path) for path in paths]
+    agents = [load_agent(path, objects=python_objects(asdict(learner.settings))) for path in paths]
     files = [agent.file or b"" for agent in agents]
     if _digest(files) != config.started_from.get("sha256") or len(agents) not in (1, len(learner.seeds)):
         raise DamagedCheckpoint(f"{paths[0]}: damaged (sha256)")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.config.objects import Objects
 from rl_training.core.checks import Note, require
 from rl_training.core.d4rl import normalized_score
 from rl_training.core.statistics import summarize
@@ -72,19 +73,20 @@ def evaluate_checkpoint(
     env_id: str | None = None,
     env_factory: EnvFactory | None = None,
     episode_limit: int | None = None,
-    deterministic: bool = True,
-    return_episodes: bool = False,
+    objects: Objects | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Evaluate an agent file, a checkpoint or a run on fresh episodes, with its greedy policy or the exploring one."""
-    agent = load_agent(path, device)
+    """Evaluate an agent file, a checkpoint or a run on fresh episodes, as `evaluate_agent` does with these options."""
+    agent = load_agent(path, device, objects)
     source = env_source(agent.config, env_id, env_factory)
-    options: dict[str, Any] = {"deterministic": deterministic, "return_episodes": return_episodes}
     return evaluate_agent(agent, source, num_episodes, episode_limit=episode_limit, **options)
 
 
-def predict_checkpoint(path: str | Path, obs: Any, deterministic: bool = True, device: str = "auto") -> Any:
+def predict_checkpoint(
+    path: str | Path, obs: Any, deterministic: bool = True, device: str = "auto", *, objects: Objects | None = None
+) -> Any:
     """The action of an agent file, a checkpoint or a run for an observation or a batch."""
-    return load_agent(path, device).predict(obs, deterministic)
+    return load_agent(path, device, objects).predict(obs, deterministic)
 
 
 def record_checkpoint(
@@ -96,10 +98,11 @@ def record_checkpoint(
     env_id: str | None = None,
     env_factory: EnvFactory | None = None,
     episode_limit: int | None = None,
+    objects: Objects | None = None,
 ) -> tuple[Path, list[float]]:
     """Record a video of an agent file, a checkpoint or a run, as .webm, .mp4 or .gif."""
     check_video_path(Path(video))
     require(episodes >= 1, "episodes", f">= 1, got {episodes}")
-    agent = load_agent(path, device)
+    agent = load_agent(path, device, objects)
     bound = EpisodeBound.of(agent.config, episode_limit)
     return record_video(agent, env_source(agent.config, env_id, env_factory), Path(video), episodes, bound)

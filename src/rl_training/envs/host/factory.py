@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -17,6 +15,7 @@ import gymnasium as gym
 
 from rl_training.config.train_config import NO_ENVIRONMENT, TrainConfig
 from rl_training.core.checks import UserError, did_you_mean, shown
+from rl_training.core.modules import import_named
 from rl_training.envs.host.atari import check_game, register_games
 from rl_training.envs.host.control_suite import PREFIX, ControlSuite, register_suite, use_headless_rendering
 from rl_training.envs.host.pixels import NEEDS_EGL, describe_error
@@ -186,34 +185,16 @@ def check_factory(factory: Any) -> None:
 
 
 def _import_module(env_id: str) -> None:
-    """Import the module of `module:Id`, also from the current folder, which is not on a console script's path."""
-    module = env_id.partition(":")[0]
-    with _current_folder_first():
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError:
-            raise
-        except (Exception, SystemExit) as error:  # any error of the module
-            raise UserError(
-                f"environment {env_id!r}: module {module} cannot be imported: {describe_error(error)}"
-            ) from error
-
-
-@contextmanager
-def _current_folder_first() -> Iterator[None]:
-    """Put the current folder first on the path, afterwards last: later imports are found, and nothing is shadowed."""
-    here = None
-    with suppress(OSError):  # the folder may be gone
-        here = os.getcwd()
-    if here is None or here in sys.path or "" in sys.path:
-        yield
-        return
-    sys.path.insert(0, here)
+    """Import the module of `module:Id`."""
     try:
-        yield
-    finally:
-        sys.path.remove(here)
-        sys.path.append(here)
+        import_named(env_id)
+    except ModuleNotFoundError:
+        raise
+    except (Exception, SystemExit) as error:  # any error of the module
+        module = env_id.partition(":")[0]
+        raise UserError(
+            f"environment {env_id!r}: module {module} cannot be imported: {describe_error(error)}"
+        ) from error
 
 
 def _one_line(error: BaseException) -> str:
