@@ -144,7 +144,6 @@ def test_any_network_learns_a_fixed_target(name: str) -> None:
     torch.testing.assert_close(network(batch["obs"][:1]), torch.full((1, 2), 3.0), atol=0.05, rtol=0)
 
 
-
 def test_one_observation_is_a_batch_of_one() -> None:
     network = MLPQNetwork(3, 2)
     obs = torch.randn(4, 3)

@@ -304,9 +304,18 @@ def test_a_module_that_cannot_be_stacked_runs_seed_by_seed() -> None:
         (own.Assigning, "network.critic: buffer seen must be changed in place (copy_, add_), not assigned"),
         (lambda i, o: nn.Linear(i + 1, o), "network.critic: Linear raised RuntimeError for inputs of (2, 5): "),
         (lambda i, o: nn.Linear(i, o).double(), "network.critic: parameter weight must be float32"),
-        (lambda i, o: nn.Sequential(nn.Linear(i, o), nn.AlphaDropout()), "AlphaDropout is not supported; nn.Drop"),
-        (lambda i, o: nn.Sequential(nn.Linear(i, o), nn.BatchNorm1d(o, momentum=None)), "must have a momentum, got N"),
-        ("own_networks:BatchNormNet", "network.critic is 'own_networks:BatchNormNet', a class or function, which is "),
+        (
+            lambda i, o: nn.Sequential(nn.Linear(i, o), nn.AlphaDropout()),
+            "AlphaDropout is not supported; nn.Dropout is",
+        ),
+        (
+            lambda i, o: nn.Sequential(nn.Linear(i, o), nn.BatchNorm1d(o, momentum=None)),
+            "must have a momentum, got None",
+        ),
+        (
+            "own_networks:BatchNormNet",
+            "network.critic is 'own_networks:BatchNormNet', a class or function, which is never",
+        ),
     ],
 )
 def test_networks_that_cannot_be_used_are_named(make: Any, message: str) -> None:

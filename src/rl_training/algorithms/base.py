@@ -19,7 +19,7 @@ from rl_training.core.results import UpdateResult
 from rl_training.core.rng import stream
 from rl_training.core.schedules import Every, linear
 from rl_training.core.specs import ACTION_DTYPES, Array, ArraySpec, EnvSpec, image, vector
-from rl_training.engine.acting import Act, Acting
+from rl_training.engine.acting import NO_STATE, Act, Acting, State
 from rl_training.engine.compilation import Announce
 from rl_training.engine.engine import MAX_COUNT, Engine, Execution
 from rl_training.engine.groups import Groups, Params
@@ -94,14 +94,21 @@ class Learner(Algorithm):
         return cls(model=models, settings=settings, seeds=seeds, **options)
 
     # --- acting --------------------------------------------------------------------------------------------------
-    def act_greedy(self, obs: Tensor) -> Act:
-        """Actions in the library's units for (seeds, rows, *obs)."""
-        return self.acting.greedy(self.greedy, obs)
+    def act_greedy(self, obs: Tensor, state: State = NO_STATE) -> Act:
+        """Actions in the library's units for (seeds, rows, *obs); `state` is a recurrent policy's."""
+        return self.acting.greedy(self.greedy, obs, state)
 
-    def act_explore(self, obs: Tensor, step: int, progress: float) -> Act:
+    def act_explore(
+        self, obs: Tensor, step: int, progress: float, state: State = NO_STATE, stream: str = "explore"
+    ) -> Act:
         """Actions for collecting data, with the random numbers of that step."""
         noise, amount = self.explore_noise(obs.shape[1]), self.exploration(progress)
-        return self.acting.explore(self.explore, obs, noise, step, amount)
+        return self.acting.explore(self.explore, obs, noise, step, amount, state, stream)
+
+    def initial_states(self, rows: int) -> dict[str, Tensor]:
+        """`initial_state` for every seed: (seeds, rows, ...)."""
+        seeds = len(self.seeds)
+        return {name: one.expand(seeds, *one.shape).to(self.device) for name, one in self.initial_state(rows).items()}
 
     def act_random(self, step: int, rows: int, device: torch.device | None = None) -> Act:
         """Uniformly random actions, drawn on the device of the observations (None: the host)."""
@@ -132,10 +139,11 @@ class Learner(Algorithm):
         if self.normalizer is not None:
             self.normalizer.restore(self.engine.groups()[GROUP], count)
 
-    def copy_observation_statistics(self, other: Learner) -> None:
-        """Copy the running statistics of another learner's first seed to every seed."""
-        if self.normalizer is not None and other.normalizer is not None:
-            self.normalizer.start_from(other.normalizer)
+    def copy_observation_statistics(self, others: Sequence[Learner]) -> None:
+        """Copy the running statistics of one learner's first seed to every seed, or of one learner's to each."""
+        found = [other.normalizer for other in others if other.normalizer is not None]
+        if self.normalizer is not None and found:
+            self.normalizer.start_from(found)
 
     # --- learning ------------------------------------------------------------------------------------------------
     def set_progress(self, progress: float) -> None:

@@ -18,10 +18,9 @@ from rl_training.models.mlp_iql import ClippedGaussianModel
 
 @dataclass(frozen=True)
 class BCSettings(OfflineSettings):
-    """Sizes and rates as in CORL: two layers of 256, batches of 256, rate 3e-4; locomotion on normalised states.
+    """The policy is IQL's Gaussian with a learned standard deviation, where CORL minimises a squared error."""
 
-    The policy is IQL's Gaussian with a learned standard deviation, where CORL minimises a squared error.
-    """
+    # Defaults: CORL's: two layers of 256, batches of 256, rate 3e-4; locomotion on normalised states.
 
 
 class BC(GaussianPolicyLearner):

@@ -24,9 +24,9 @@ MAX_ATOM = 1e30  # atoms are float32
 @dataclass(frozen=True)
 class C51Settings(DQNSettings):
     # Defaults: the paper's 51 atoms from -10 to 10 (for clipped rewards); the rest as in DQN.
-    num_atoms: int = setting(51, at_least(2, MAX_OUTPUTS))
-    v_min: float = setting(-10.0, closed_interval(-MAX_ATOM, MAX_ATOM))
-    v_max: float = setting(10.0, closed_interval(-MAX_ATOM, MAX_ATOM))
+    num_atoms: int = setting(51, at_least(2, MAX_OUTPUTS))  # atoms of the distribution of returns
+    v_min: float = setting(-10.0, closed_interval(-MAX_ATOM, MAX_ATOM))  # the smallest atom
+    v_max: float = setting(10.0, closed_interval(-MAX_ATOM, MAX_ATOM))  # the largest atom
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -89,6 +89,13 @@ class Algorithm:
         """The random numbers for `rows` exploring actions of one seed."""
         return NoiseSpec(*self.action_spec.exploration_noise(rows))
 
+    def initial_state(self, rows: int) -> dict[str, Tensor]:
+        """A recurrent policy's state (rows, ...) at the start of an episode; empty: the policy has none.
+
+        `greedy` and `explore` of a recurrent policy get it as their last argument and return the next one in `Act`.
+        """
+        return {}
+
     def exploration(self, progress: float) -> float:
         """The amount of exploration after this share of the run."""
         return 1.0

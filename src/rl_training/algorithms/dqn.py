@@ -41,18 +41,18 @@ class DQNSettings(ReplaySettings):
     train_frequency: int = setting(4, at_least(1))
     gradient_updates_per_step: int = setting(4, at_least(1))
     learning_rate: float = setting(6.3e-4, above(0))
-    max_grad_norm: float | None = setting(10.0, above(0))  # Stable-Baselines3's default
-    target_update_interval: int = setting(250, at_least(1))  # environment steps
-    epsilon_start: float = setting(1.0, closed_interval(0, 1))
-    epsilon_end: float = setting(0.1, closed_interval(0, 1))
+    max_grad_norm: float | None = setting(10.0, above(0))  # clips the norm of gradients (Stable-Baselines3's default)
+    target_update_interval: int = setting(250, at_least(1))  # environment steps between copies to the target network
+    epsilon_start: float = setting(1.0, closed_interval(0, 1))  # share of random actions at the start
+    epsilon_end: float = setting(0.1, closed_interval(0, 1))  # share of random actions after `exploration_fraction`
     exploration_fraction: float = setting(0.12, closed_interval(0, 1))  # share of the run over which epsilon falls
-    double: bool = setting(False)  # van Hasselt et al. 2016
-    dueling: bool = setting(False)  # Wang et al. 2016
-    n_step: int = setting(1, at_least(1))
-    prioritized: bool = setting(False)  # Schaul et al. 2016
+    double: bool = setting(False)  # the online network chooses the next action (van Hasselt et al. 2016)
+    dueling: bool = setting(False)  # separate value and advantages (Wang et al. 2016)
+    n_step: int = setting(1, at_least(1))  # rewards in a return before it is bootstrapped
+    prioritized: bool = setting(False)  # draw transitions in proportion to their errors (Schaul et al. 2016)
     prioritized_alpha: float = setting(0.6, closed_interval(0, 1))  # exponent of the priorities; 0: uniform sampling
     prioritized_beta_start: float = setting(0.4, closed_interval(0, 1))  # exponent of importance weights, 1 at the end
-    noisy: bool = setting(False)  # Fortunato et al. 2018; explores by its noisy weights, without epsilon
+    noisy: bool = setting(False)  # explore by noisy weights, without epsilon (Fortunato et al. 2018)
 
     def __post_init__(self) -> None:
         super().__post_init__()

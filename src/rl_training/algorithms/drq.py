@@ -36,9 +36,9 @@ class DrQSettings(ImageSettings, SACSettings):
     alpha: float | Literal["auto"] = setting(0.1, at_least(0))
     initial_alpha: float = setting(0.1, at_least(1e-8))
     policy_delay: int = setting(2, at_least(1))  # updates of the critics for each of the actor and the targets
-    target_augmentations: int = setting(2, at_least(1, MAX_AUGMENTATIONS))  # the paper's K
-    loss_augmentations: int = setting(2, at_least(1, MAX_AUGMENTATIONS))  # the paper's M
-    encoder: str = setting("drq", one_of("drq", "nature"))
+    target_augmentations: int = setting(2, at_least(1, MAX_AUGMENTATIONS))  # copies in the target (the paper's K)
+    loss_augmentations: int = setting(2, at_least(1, MAX_AUGMENTATIONS))  # copies in the loss (the paper's M)
+    encoder: str = setting("drq", one_of("drq", "nature"))  # the convolutions: the authors' or the Nature CNN
 
     @property
     def network_rows(self) -> int:

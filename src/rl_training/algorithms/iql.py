@@ -39,12 +39,12 @@ BY_DOMAIN: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class IQLSettings(OfflineSettings):
-    # Defaults: the authors' code for locomotion (implicit_q_learning configs/mujoco_config.py, learner.py).
+    # Defaults: the authors' code for locomotion (implicit_q_learning: mujoco_config.py, learner.py).
     reward_scale: float | Literal["return_range"] = setting("return_range", above(0))
-    tau: float = setting(0.005, closed_interval(0, 1))
-    expectile: float = setting(EXPECTILE, open_interval(0, 1))
+    tau: float = setting(0.005, closed_interval(0, 1))  # share of a network that its target takes over at each update
+    expectile: float = setting(EXPECTILE, open_interval(0, 1))  # of the values that V estimates; 1: the best
     beta: float = setting(3.0, above(0))  # multiplies the advantage (the paper's inverse temperature)
-    max_advantage_weight: float = setting(100.0, above(0))
+    max_advantage_weight: float = setting(100.0, above(0))  # bound of an action's weight in the actor's loss
     actor_schedule: str = setting("cosine", one_of("cosine", "constant"))  # cosine: the actor's rate decreases to 0
 
 

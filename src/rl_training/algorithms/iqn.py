@@ -26,7 +26,7 @@ class IQNSettings(QRDQNSettings):
     num_quantiles: int = setting(64, at_least(1, MAX_OUTPUTS))  # N, random levels per row
     num_target_quantiles: int = setting(64, at_least(1, MAX_OUTPUTS))  # N', random levels per row of the target
     num_policy_quantiles: int = setting(32, at_least(1, MAX_OUTPUTS))  # K: evenly spaced, random in the paper
-    num_cosines: int = setting(64, at_least(1, MAX_OUTPUTS))
+    num_cosines: int = setting(64, at_least(1, MAX_OUTPUTS))  # cosines that encode a level
 
     @property
     def network_rows(self) -> int:

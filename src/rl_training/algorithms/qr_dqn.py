@@ -20,8 +20,8 @@ from rl_training.models.mlp_qr_q_network import MLPQRQNetwork
 @dataclass(frozen=True)
 class QRDQNSettings(DQNSettings):
     # Defaults: the paper's 200 quantiles and kappa 1; the rest as in DQN.
-    num_quantiles: int = setting(200, at_least(1, MAX_OUTPUTS))
-    kappa: float = setting(1.0, above(0))
+    num_quantiles: int = setting(200, at_least(1, MAX_OUTPUTS))  # quantiles of the distribution of returns
+    kappa: float = setting(1.0, above(0))  # errors above it count linearly (Huber)
 
 
 class QRDQN(DQN):

@@ -29,7 +29,7 @@ class REDQSettings(SACSettings):
     # Defaults: the authors' code (train_redq_sac.py, redq_sac.py).
     learning_starts: int = setting(5000, at_least(0))
     gradient_updates_per_step: int = setting(20, at_least(1))  # of the critics; the actor trains at the last one
-    num_critics: int = setting(10, at_least(1))
+    num_critics: int = setting(10, at_least(1))  # critics in the ensemble
     subset_size: int = setting(2, at_least(1))  # target critics drawn for each update
 
     def __post_init__(self) -> None:

@@ -37,11 +37,11 @@ Critics = BoundNetwork[Tensor]  # (obs, action) -> (members, batch, ...)
 @dataclass(frozen=True)
 class SACSettings(ReplaySettings):
     # Defaults: Stable-Baselines3 sac.py (the paper's table, with the tuned temperature).
-    tau: float = setting(0.005, closed_interval(0, 1))
-    alpha: float | Literal["auto"] = setting("auto", at_least(0))  # entropy temperature
+    tau: float = setting(0.005, closed_interval(0, 1))  # share of a network that its target takes over at each update
+    alpha: float | Literal["auto"] = setting("auto", at_least(0))  # entropy temperature; auto: tuned
     initial_alpha: float = setting(1.0, at_least(1e-8))  # the initial value of a tuned temperature
-    target_entropy: float | Literal["auto"] = setting("auto")  # auto: minus the number of action dimensions
-    num_critics: int = setting(2, at_least(1))
+    target_entropy: float | Literal["auto"] = setting("auto")  # of a tuned one; auto: minus the action dimensions
+    num_critics: int = setting(2, at_least(1))  # critics; the smallest value counts
 
 
 class SACNetworks(Networks):

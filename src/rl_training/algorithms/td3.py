@@ -32,10 +32,10 @@ from rl_training.models.mlp_td3 import MLPTD3Model
 class TD3Settings(ReplaySettings):
     # Defaults: the authors' code (sfujim/TD3 TD3.py, main.py). Noise is in units of half the action range.
     learning_starts: int = setting(25_000, at_least(0))
-    tau: float = setting(0.005, closed_interval(0, 1))
-    exploration_noise: float = setting(0.1, at_least(0))
-    policy_noise: float = setting(0.2, at_least(0))  # smooths the target policy
-    noise_clip: float = setting(0.5, at_least(0))
+    tau: float = setting(0.005, closed_interval(0, 1))  # share of a network that its target takes over at each update
+    exploration_noise: float = setting(0.1, at_least(0))  # standard deviation of the noise added to actions
+    policy_noise: float = setting(0.2, at_least(0))  # standard deviation of the noise that smooths the target policy
+    noise_clip: float = setting(0.5, at_least(0))  # bound of that noise
     policy_delay: int = setting(2, at_least(1))  # updates of the critics for each of the actor and the targets
 
 

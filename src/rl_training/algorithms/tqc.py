@@ -25,12 +25,12 @@ class TQCSettings(SACSettings):
     # Defaults: the authors' code (tqc_pytorch main.py, structures.py). It trains from the first full batch on, and acts
     # with the untrained policy until then, where we act at random.
     learning_starts: int = setting(256, at_least(0))
-    critic_hidden_sizes: tuple[int, ...] | None = setting((512, 512, 512))  # null: the actor's `hidden_sizes`
-    num_critics: int = setting(5, at_least(1))
-    num_quantiles: int = setting(25, at_least(1))  # of each critic
+    critic_hidden_sizes: tuple[int, ...] | None = setting((512, 512, 512))  # of the critics; null: `hidden_sizes`
+    num_critics: int = setting(5, at_least(1))  # critics whose quantiles are pooled
+    num_quantiles: int = setting(25, at_least(1))  # quantiles of each critic
     # The paper's choice by task: Hopper 5, HalfCheetah 0, Walker2d, Ant and Humanoid 2.
-    top_quantiles_to_drop_per_net: int = setting(2, at_least(0))
-    kappa: float = setting(1.0, above(0))
+    top_quantiles_to_drop_per_net: int = setting(2, at_least(0))  # largest quantiles left out of the target, per critic
+    kappa: float = setting(1.0, above(0))  # errors above it count linearly (Huber)
 
     @property
     def critic_sizes(self) -> tuple[int, ...]:

@@ -25,6 +25,8 @@ def add_evaluate(subparsers: Any) -> None:
         add_agent(evaluate)
         evaluate.add_argument("--num-episodes", type=whole_number, metavar="N")
         evaluate.add_argument("--env", metavar="ENV", help="another environment, or module:Id")
+        evaluate.add_argument("--stochastic", action="store_true", help="explore instead of the best action")
+        evaluate.add_argument("--return-episodes", action="store_true", help="with --json: every return and length")
         add_episode_limit(evaluate)
 
 
@@ -32,7 +34,13 @@ def run_evaluate(args: Args) -> int:
     from rl_training.core.statistics import headline
     from rl_training.run.workflows import evaluate_checkpoint
 
-    options = {"env_id": args.env, "episode_limit": args.episode_limit, "objects": named_objects(args.objects)}
+    options: dict[str, Any] = {
+        "env_id": args.env,
+        "episode_limit": args.episode_limit,
+        "objects": named_objects(args.objects),
+        "deterministic": not args.stochastic,
+        "return_episodes": args.return_episodes,
+    }
     metrics = evaluate_checkpoint(agent_path(args), args.num_episodes, args.device, **options)
     mean, std = metrics["eval_return_mean"], metrics["eval_return_std"]
     text = f"return {mean:.2f} +- {std:.2f} ({metrics['eval_episodes']} episodes)"

@@ -36,6 +36,11 @@ def add_train(subparsers: Any) -> None:
     train.add_argument("--num-envs", type=whole_number, metavar="N", help="environments per seed")
     train.add_argument("--eval-episodes", type=whole_number, metavar="N")
     train.add_argument("--device", metavar="D", help="auto, cpu, cuda or cuda:1")
+    train.add_argument("--run-name", metavar="NAME", help="of the run's directory; -2, -3 … is added where it exists")
+    text = "start from the weights of an agent file or a run; without ALGO ENV, with its config too"
+    train.add_argument("--from", metavar="AGENT|RUN", dest="start", help=text)
+    text = "with --from: only these groups of weights, e.g. actor,critic"
+    train.add_argument("--from-groups", metavar="NAMES", help=text)
     text = "any field of the config or setting of the algorithm: num_envs=4, gamma=0.98"
     train.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help=text)
     add_cleaning_flags(train, clip_help="offline: clip actions to the environment's bounds")
@@ -112,14 +117,42 @@ def _config(args: Args) -> TrainConfig:
         "num_envs": args.num_envs,
         "eval_episodes": args.eval_episodes,
         "device": args.device,
+        "run_name": args.run_name,
+        "started_from": _start(args),
     }
     if args.config is not None:
         if args.algo is not None:
             raise UserError("either --config or ALGO ENV, not both")
         return load_config(args.config, args.overrides, **changes)
+    if args.algo is None and args.start is not None:
+        return _config_of_start(args, changes)
     if args.algo is None or (args.env is None and not any("dataset_path" in text for text in args.overrides)):
         raise UserError("train needs --config FILE, or ALGO and ENV, e.g. `rl-training train sac Pendulum-v1`")
     return default_config(args.algo, args.env, args.overrides, **changes)
+
+
+def _start(args: Args) -> dict[str, Any] | None:
+    """The value of `started_from` for `--from` and `--from-groups`."""
+    if args.start is None:
+        if args.from_groups is not None:
+            raise UserError("--from-groups is only allowed with --from")
+        return None
+    from rl_training.run.start_weights import start_entry
+
+    groups = None if args.from_groups is None else [name.strip() for name in args.from_groups.split(",")]
+    return start_entry(args.start, groups)
+
+
+def _config_of_start(args: Args, changes: dict[str, Any]) -> TrainConfig:
+    """The config of the agent that a run starts from, with the values of the command line."""
+    from rl_training.cli.loading import build_config
+    from rl_training.envs.host.factory import env_source
+    from rl_training.run.agent import load_agent, new_run_config
+
+    config = new_run_config(load_agent(args.start, objects=named_objects(args.objects)).config)
+    if not any(text.partition("=")[0].strip() == "env_id" for text in args.overrides):
+        env_source(config)  # a module named in a file is not imported
+    return build_config(config.to_dict(), args.overrides, changes, None)
 
 
 def apply_cleaning_flags(args: Args, config: TrainConfig) -> TrainConfig:

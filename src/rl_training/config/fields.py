@@ -26,7 +26,7 @@ Settings = TypeVar("Settings", bound="DataclassInstance")
 _ONE = {int: "an integer", float: "a number", bool: "true or false", str: "a string", Path: "a path"}
 _MANY = {int: "integers", float: "numbers", bool: "booleans", str: "strings", Path: "paths"}
 _MAX_INT = 2**63 - 1
-_hints = functools.cache(typing.get_type_hints)  # cached, since it evaluates the annotations
+type_hints = functools.cache(typing.get_type_hints)  # cached, since it evaluates the annotations
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,12 +111,12 @@ def parse(
         for key in values
         if key not in init_fields
     ]
-    hints = _hints(cls)
+    hints = type_hints(cls)
     checked: dict[str, Any] = {}
     for name, field in init_fields.items():
         if name in values:
             try:
-                checked[name] = _checked(name, values[name], hints[name], _condition(cls, name))
+                checked[name] = _checked(name, values[name], hints[name], condition_of(cls, name))
             except _InvalidValueError as error:
                 problems += error.problems((*base, name))
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
@@ -134,11 +134,11 @@ def parse(
 
 def check(instance: DataclassInstance) -> None:
     """Convert and check every field in place; call it first in the `__post_init__` of a (frozen) dataclass."""
-    hints = _hints(type(instance))
+    hints = type_hints(type(instance))
     problems: list[Problem] = []
     for field in dataclasses.fields(instance):
         try:
-            condition = _condition(type(instance), field.name)
+            condition = condition_of(type(instance), field.name)
             value = _checked(field.name, getattr(instance, field.name), hints[field.name], condition)
         except _InvalidValueError as error:
             problems += error.problems((field.name,))
@@ -170,7 +170,8 @@ class _InvalidSectionError(_InvalidValueError):
         ]
 
 
-def _condition(cls: type[Any], name: str) -> Condition | None:
+def condition_of(cls: type[Any], name: str) -> Condition | None:
+    """The condition on a field of a dataclass of settings."""
     # A subclass that only changes a default (`gamma: float = 0.98`) inherits the condition.
     for ancestor in cls.__mro__:
         field = ancestor.__dict__.get("__dataclass_fields__", {}).get(name)

@@ -21,7 +21,7 @@ OURS = {
     "eval_interval": "eval_freq eval_frequency eval_every evaluation_interval n_steps_per_epoch",
     "log_interval": "log_freq log_frequency log_every",
     "checkpoint_interval": "save_freq save_frequency save_interval checkpoint_freq checkpoint_every",
-    "tags": "exp_name run_name experiment_name",
+    "run_name": "exp_name experiment_name tb_log_name",
     "tensorboard": "tensorboard_log tensorboard_dir",
     "video": "capture_video save_video record_video",
     "compile": "jit torch_compile",

@@ -33,18 +33,18 @@ MAX_OUTPUTS = 2000  # atoms or quantiles of an action: each is compared with eac
 class TrainSettings:
     """Settings of every algorithm; the dataclass of an algorithm sets its defaults and cites their source."""
 
-    batch_size: int = setting(256, at_least(1))
-    hidden_sizes: tuple[int, ...] = setting((256, 256))
-    learning_rate: float = setting(3e-4, above(0))
-    # Over the run; a Python function returns the rate, given the share of the run that is done.
+    batch_size: int = setting(256, at_least(1))  # transitions of one update, per seed
+    hidden_sizes: tuple[int, ...] = setting((256, 256))  # sizes of the hidden layers of the networks
+    learning_rate: float = setting(3e-4, above(0))  # step size of the optimizer
+    # of the rate over the run; a Python function returns the rate, given the share of the run that is done
     learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant"
     learning_rate_end: float = setting(0.0, closed_interval(0, 1))  # linear, cosine: the share of the rate at the end
     learning_rate_warmup: float = setting(0.0, right_open_interval(0, 1))  # share of the run in which it rises from 0
-    max_grad_norm: float | None = setting(None, above(0))  # per seed, over the groups of a phase
+    max_grad_norm: float | None = setting(None, above(0))  # clips the norm of gradients; null: not
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)  # by its name in torch.optim, with options
     adam_eps: float = setting(1e-8, above(0))  # the default of the optimizer's `eps`
-    gamma: float = setting(0.99, closed_interval(0, 1))
-    normalize_observations: bool = setting(False)  # by the running mean and variance of the observations
+    gamma: float = setting(0.99, closed_interval(0, 1))  # discount of future rewards
+    normalize_observations: bool = setting(False)  # standardise them by their running mean and variance
     network: NetworkSettings = field(default_factory=NetworkSettings)  # layers, and networks of one's own
 
     def rate(self, progress: float) -> float:
@@ -107,7 +107,7 @@ class ReplaySettings(TrainSettings):
     The properties are optional features of a replay; an algorithm with such a setting declares a field instead.
     """
 
-    buffer_capacity: int = setting(1_000_000, at_least(1))
+    buffer_capacity: int = setting(1_000_000, at_least(1))  # transitions in the replay, per seed
     learning_starts: int = setting(100, at_least(0))  # uniformly random actions and no updates until then
     train_frequency: int = setting(1, at_least(1))  # transitions between trainings
     gradient_updates_per_step: int = setting(1, at_least(1))  # updates per training
@@ -142,14 +142,14 @@ class ReplaySettings(TrainSettings):
 class ImageSettings(ReplaySettings):
     """Settings of actors and critics on convolutions; the defaults are common to DrQ and DrQ-v2."""
 
-    hidden_sizes: tuple[int, ...] = setting((1024, 1024))
+    hidden_sizes: tuple[int, ...] = setting((1024, 1024))  # sizes of the hidden layers behind the encoder
     actor_hidden_sizes: tuple[int, ...] | None = setting(None)  # null: `hidden_sizes`
     critic_hidden_sizes: tuple[int, ...] | None = setting(None)  # null: `hidden_sizes`
     features_dim: int = setting(50, at_least(1))  # size of the projected features, before a LayerNorm
     augmentation_pad: int = setting(4, at_least(0))  # pixels: the largest shift of an image
     # Of the convolutions; everything else is float32. On a GPU float32 means TF32, as in PyTorch.
     precision: str = setting("float32", one_of(*PRECISIONS))
-    tau: float = setting(0.01, closed_interval(0, 1))
+    tau: float = setting(0.01, closed_interval(0, 1))  # share of a network that its target takes over at each update
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -195,17 +195,18 @@ class OfflineSettings(ReplaySettings):
     offline_steps: int | None = setting(None, at_least(0))  # updates before the run continues online; null: never
     online_data_share: float = setting(0.5, closed_interval(0, 1))  # online, the share of a batch from the dataset
     learning_starts: int = setting(256, at_least(0))  # online: transitions before updates continue
-    normalize_observations: bool = setting(False)  # by the mean and standard deviation of the dataset
+    normalize_observations: bool = setting(False)  # standardise them by the dataset's mean and deviation
     # null: `file` where there is a dataset_path, `policy` where there is a dataset_agent, else `random`;
     # memory: passed in Python with `dataset=`, which a resume of the run needs again
     dataset_kind: str | None = setting(None, _is_kind)
     dataset_size: int = setting(10_000, at_least(2))  # transitions to generate
-    dataset_seed: int = setting(0, at_least(0))
+    dataset_seed: int = setting(0, at_least(0))  # determines the generated transitions
     # for `file`: npz, HDF5, a Minari dataset, or a run (its replay); several are concatenated
     dataset_path: Path | tuple[Path, ...] | None = None
     dataset_agent: Path | None = None  # for `policy`: the agent file, e.g. the packaged `agents/pendulum.safetensors`
-    dataset_noise: float = setting(0.0, at_least(0))  # for `policy`: see `record_policy`
-    # return_range: 1000 / (the largest return of a trajectory - the smallest), as IQL's authors do for locomotion
+    dataset_noise: float = setting(0.0, at_least(0))  # for `policy`: noise added to the agent's actions
+    # multiplies rewards; return_range: by 1000 / (the largest return of a trajectory - the smallest), as IQL's authors
+    # do for locomotion
     reward_scale: float | Literal["return_range"] = setting(1.0, above(0))
     reward_shift: float = setting(0.0)  # added after scaling; AntMaze: -1
     drop_nonfinite: bool = False  # leave out rows with NaN or infinity

@@ -44,9 +44,7 @@ class DenseLayers(nn.Module):
     `hidden` says what follows each layer; nothing follows the last one unless it `ends_hidden` itself.
     """
 
-    def __init__(
-        self, sizes: Sequence[int], plain: int, hidden: Sequence[int] = (), ends_hidden: bool = False
-    ) -> None:
+    def __init__(self, sizes: Sequence[int], plain: int, hidden: Sequence[int] = (), ends_hidden: bool = False) -> None:
         super().__init__()
         inner = HiddenLayers.of(hidden).resized(sizes[1:] if ends_hidden else sizes[1:-1])
         rejected = inner.options.spectral_norm and plain < len(sizes) - 1

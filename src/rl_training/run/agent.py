@@ -6,6 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from rl_training.checkpoint.schema import LEARNER, find_checkpoint, invalid_file
 from rl_training.config.fields import parse
 from rl_training.config.objects import Objects, with_objects
 from rl_training.config.train_config import TrainConfig, config_from_dict
-from rl_training.core.checks import Note, UserError, one_line, shown
+from rl_training.core.checks import Note, UserError, one_line, require, shown
 from rl_training.core.specs import EnvSpec
 from rl_training.core.version import __version__
+from rl_training.engine.acting import Act, State
 from rl_training.engine.engine import MAX_COUNT
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_from_dict, space_to_dict
 from rl_training.files.atomic import parse_json, read_bytes, replace_file
@@ -39,6 +41,11 @@ FORMAT = 1
 KEY = "rl_training"
 MAX_HEADER_BYTES = 100_000_000  # as in safetensors itself
 Array = NDArray[Any]
+
+
+def new_run_config(config: TrainConfig) -> TrainConfig:
+    """A trained agent's config for a new run: without its run's name, start and interval of evaluations."""
+    return replace(config, run_name=None, started_from=None, eval_interval=None)
 
 
 class Agent:
@@ -57,21 +64,57 @@ class Agent:
     def spec(self) -> EnvSpec:
         return env_spec(self.observation, self.action)
 
-    def predict(self, obs: Any, deterministic: bool = True, seed_index: int = 0) -> Any:
-        """Actions in the environment's units: an int or an (action_dim,) array for one observation, else a batch."""
-        rows, single = self.observation.read(obs)
-        result = self.action.to_env(self.act(rows, deterministic, seed_index))
-        return self.action.one(result) if single else result
+    def predict(
+        self,
+        obs: Any,
+        deterministic: bool = True,
+        *,
+        state: Any = None,
+        episode_start: Any = None,
+        action_mask: Any = None,
+        seed_index: int = 0,
+    ) -> Any:
+        """Actions in the environment's units: an int or an (action_dim,) array for one observation, else a batch.
 
-    def act(self, rows: Array, deterministic: bool = True, seed_index: int = 0) -> Array:
-        """One seed's actions for encoded observations (rows, ...), in the library's units."""
+        With a `state`, `(actions, next state)`: a recurrent policy's by name, each (rows, ...); `{}` starts an episode,
+        and so does each row with `episode_start`. A policy without a state returns the one it was given.
+        """
+        if action_mask is not None:
+            raise UserError(f"action_mask must not be given: {self.config.algo} does not support action masks")
+        count = len(self.learner.seeds)
+        require(0 <= seed_index < count, "seed_index", f">= 0 and < {count}, the number of seeds, got {seed_index}")
+        rows, single = self.observation.read(obs)
+        act = self._act(rows, deterministic, self._state(state, episode_start, len(rows)))
+        result = self.action.to_env(act.action[seed_index].cpu().numpy())
+        action = self.action.one(result) if single else result
+        if state is None:
+            return action
+        after = {name: tensor[seed_index].cpu().numpy() for name, tensor in act.state.items()}
+        return action, after or state
+
+    def act(self, rows: Array) -> Array:
+        """The first seed's greedy actions for encoded observations (rows, ...), in the library's units."""
+        return self._act(rows, True, self.learner.initial_states(len(rows))).action[0].cpu().numpy()
+
+    def _act(self, rows: Array, deterministic: bool, state: State) -> Act:
         every_seed = torch.from_numpy(np.broadcast_to(rows, (len(self.learner.seeds), *rows.shape)).copy())
         if deterministic:
-            actions = self.learner.act_greedy(every_seed).action
-        else:
-            self._calls += 1
-            actions = self.learner.act_explore(every_seed, self._calls, 1.0).action
-        return actions[seed_index].cpu().numpy()
+            return self.learner.act_greedy(every_seed, state)
+        self._calls += 1
+        return self.learner.act_explore(every_seed, self._calls, 1.0, state)
+
+    def _state(self, given: Any, episode_start: Any, rows: int) -> dict[str, Tensor]:
+        """The state of every seed to act from: `given`, and the initial one where an episode starts."""
+        starts = np.asarray(False if episode_start is None else episode_start, np.bool_)
+        require(starts.shape in ((), (rows,)), "episode_start", f"one flag per row ({rows}), got {starts.shape}")
+        initial = self.learner.initial_states(rows)
+        if not initial or given is None:
+            return initial
+        require(isinstance(given, Mapping), "state", f"a mapping of arrays, got {shown(given)}")
+        if not given:
+            return initial
+        require(given.keys() >= initial.keys(), "state", f"with {', '.join(initial)}, got {', '.join(given)}")
+        return {name: _continued(name, one, given[name], starts) for name, one in initial.items()}
 
     def parameters(self, seed_index: int) -> dict[str, Tensor]:
         return self.learner.seed_parameters(seed_index)
@@ -100,6 +143,18 @@ class Agent:
             about["observations"] = self.learner.observation_count
         about["sha256"] = _digest(about, tensors)
         return pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)})
+
+
+def _continued(name: str, initial: Tensor, given: Any, starts: Array) -> Tensor:
+    """The state (seeds, rows, ...) that continues one seed's, with the initial state where an episode starts."""
+    try:
+        found = torch.as_tensor(np.asarray(given), dtype=initial.dtype, device=initial.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"state: {name} must be an array of numbers, got {shown(given)}") from error
+    shape = tuple(initial.shape[1:])
+    require(tuple(found.shape) == shape, f"state: {name}", f"of shape {shape}, got {tuple(found.shape)}")
+    fresh = torch.tensor(starts, device=initial.device).expand(shape[0]).view(-1, *(1,) * (len(shape) - 1))
+    return torch.where(fresh, initial, found)
 
 
 def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:

@@ -17,7 +17,7 @@ from rl_training.files.atomic import replace_file, sync_tree
 from rl_training.files.run_directory import RunRecord
 from rl_training.run.agent import agent_from_checkpoint
 from rl_training.run.plan import choose_plan
-from rl_training.run.start_weights import START
+from rl_training.run.start_weights import start_files
 from rl_training.run.validate import parse_settings
 
 
@@ -48,11 +48,11 @@ def _copy_files(source: Path, target: Path, config: TrainConfig, checkpoint: Che
         shutil.copytree(checkpoint.path, path)
         sync_tree(path.parent)  # later checkpoints link these files
         checkpoint = replace(checkpoint, path=path)
-    if (source / START).exists():
-        replace_file(target / START, (source / START).read_bytes())
+    for path in filter(Path.exists, start_files(source, config)):
+        replace_file(target / path.name, path.read_bytes())
     before = RunRecord.read(source).values
     record = RunRecord.create(target, config, before["execution_plan"])
-    kept = ("resume", "resume_note", "environment", "failed_seeds", "promises")
+    kept = ("resume", "resume_note", "environment", "failed_seeds", "promises", "dataset")
     record.update(**{name: before[name] for name in kept if name in before})
     return checkpoint
 

@@ -148,6 +148,19 @@ def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvF
     return EnvSource(env_id or config.env_id, dict(config.env_kwargs), env_factory)
 
 
+def split_env(env: Any) -> tuple[str | None, EnvFactory | None]:
+    """An environment given in Python as its id or its factory."""
+    if isinstance(env, str):
+        return env, None
+    check_factory(env)
+    return None, env
+
+
+def env_name(env: str | EnvFactory) -> str:
+    """The `env_id` of a config: an id, or the name of a factory in angle brackets."""
+    return env if isinstance(env, str) else f"<{getattr(env, '__name__', 'factory')}>"
+
+
 def environment_codecs(source: EnvSource) -> tuple[ObservationCodec, ActionCodec]:
     """How the observations and actions of an environment are translated."""
     env = source.make()
