@@ -19,6 +19,7 @@ _EXPORTS = {
     "Callback": "rl_training.run.callbacks",
     "ManagedAlgorithm": "rl_training.api.managed",
     "TrainConfig": "rl_training.config.train_config",
+    "load": "rl_training.api.algorithms",
 }
 __all__ = [*_EXPORTS, "__version__"]
 __getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)

@@ -1,4 +1,4 @@
-"""Evaluation: whole episodes with the greedy policy. It has its own random streams and cannot change training."""
+"""Evaluation: whole episodes, by default with the greedy policy. It has its own streams and cannot change training."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from rl_training.algorithms.base import Learner
 from rl_training.core.d4rl import normalized_score
 from rl_training.core.rng import episode_seed
+from rl_training.engine.acting import Act, State
 from rl_training.envs.batched import make_batched
 from rl_training.envs.host.episode_bound import DEFAULT_BOUND, EpisodeBound
 from rl_training.envs.host.factory import EnvSource
@@ -49,6 +51,7 @@ class EvaluationPlan:
     episodes: int  # per seed
     bound: EpisodeBound = DEFAULT_BOUND
     guard: Guard = nullcontext
+    deterministic: bool = True  # false: the policy explores as at the end of training
 
 
 def evaluate(learner: Learner, plan: EvaluationPlan, first_episode: int) -> list[Evaluation]:
@@ -71,19 +74,21 @@ def _run_batch(learner: Learner, plan: EvaluationPlan, episodes: int, first_epis
     """Run one episode in each of `episodes` environments per seed; finished rows are masked."""
     source, seeds = plan.source.for_evaluation(), learner.seeds
     if source.batched:
-        return _run_vector(learner, source, plan.bound, episodes, first_episode)
+        return _run_vector(learner, plan, source, episodes, first_episode)
     rows = len(seeds) * episodes
     # Starting processes takes a second, which only pays with many environments on many cores.
-    workers = cores() if rows >= 64 and cores() >= 4 else 0
+    workers = cores() if rows >= 64 and cores() >= 4 and source.factory is None else 0
     envs = SeededEnvs(source, seeds, episodes, "eval_episode", first_episode, workers=workers)
     with closing(envs), plan.guard(envs):
         envs.reset_all()
         returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)
         active = np.ones(envs.size, np.bool_)
         last = plan.bound.steps(envs.spec.episode_limit)
+        state: State = learner.initial_states(episodes)
         while active.any() and (last is None or lengths.max() < last):
             obs = torch.from_numpy(envs.obs.reshape(len(seeds), episodes, *envs.obs.shape[1:]))
-            actions = learner.act_greedy(obs).action.cpu().numpy()
+            act = _act(learner, plan, obs, state, first_episode, int(lengths.max()))
+            actions, state = act.action.cpu().numpy(), act.state
             envs.step(actions.reshape(envs.size, *actions.shape[2:]), active)
             returns[active] += envs.rewards[active]
             lengths[active] += 1
@@ -92,8 +97,17 @@ def _run_batch(learner: Learner, plan: EvaluationPlan, episodes: int, first_epis
         return _by_seed(len(seeds), returns, lengths, active)
 
 
+def _act(
+    learner: Learner, plan: EvaluationPlan, obs: Tensor, state: State, first_episode: int, step: int
+) -> Act:
+    if plan.deterministic:
+        return learner.act_greedy(obs, state)
+    counter = first_episode << 32  # of random numbers: episodes have fewer steps than that
+    return learner.act_explore(obs, counter + step, 1.0, state, stream="eval_explore")
+
+
 def _run_vector(
-    learner: Learner, source: EnvSource, bound: EpisodeBound, episodes: int, first_episode: int
+    learner: Learner, plan: EvaluationPlan, source: EnvSource, episodes: int, first_episode: int
 ) -> list[Evaluation]:
     """`_run_batch` in a `VectorEnv` of its own, made with other seeds than those of training."""
     seeds = [episode_seed(seed, "eval_episode", 0, first_episode) for seed in learner.seeds]
@@ -102,10 +116,11 @@ def _run_vector(
         envs.reset_all()
         returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)
         active = np.ones(envs.size, np.bool_)
-        last = bound.steps(envs.spec.episode_limit)
+        last = plan.bound.steps(envs.spec.episode_limit)
+        state: State = learner.initial_states(episodes)
         while active.any() and (last is None or lengths.max() < last):
-            actions = learner.act_greedy(envs.by_seed(envs.obs)).action
-            step = envs.step(actions.flatten(0, 1))
+            act = _act(learner, plan, envs.by_seed(envs.obs), state, first_episode, int(lengths.max()))
+            step, state = envs.step(act.action.flatten(0, 1)), act.state
             rewards, ended = step.rewards.cpu().numpy(), (step.terminated | step.truncated).cpu().numpy()
             returns[active] += rewards[active]
             lengths[active] += 1
