@@ -1,6 +1,6 @@
 """The cost of a Dict observation of one vector over the vector: whole training loops in alternating turns.
 
-python benchmarks/dict_cost.py [--tasks sac dqn] [--rounds 20] [--output FILE]
+python benchmarks/dict_cost.py [--tasks sac dqn] [--rounds 80] [--output FILE]
 Both sides wrap the environment alike, and one returns `{"state": obs}`. The ratio is the speed with the Dict over that
 with the vector; its interval is a bootstrap over the pairs of turns.
 """
@@ -20,8 +20,8 @@ from old_and_new import ROOT, paired
 
 # Environment, steps before the first turn, steps in a turn, settings: cheap environments, where it shows most.
 TASKS: dict[str, tuple[str, int, int, dict[str, Any]]] = {
-    "sac": ("Pendulum-v1", 400, 150, {"learning_starts": 100}),
-    "dqn": ("CartPole-v1", 3000, 1000, {"learning_starts": 1000}),
+    "sac": ("Pendulum-v1", 400, 60, {"learning_starts": 100}),
+    "dqn": ("CartPole-v1", 3000, 400, {"learning_starts": 1000}),
 }
 
 
@@ -68,7 +68,7 @@ def start(algo: str, kind: str) -> subprocess.Popen[str]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=80)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--side", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
