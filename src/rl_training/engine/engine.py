@@ -339,7 +339,7 @@ class Engine:
             odd = sorted(set(mine) ^ set(state))
             raise ValueError(f"state does not fit this learner: {', '.join(odd[:4])}{' …' if len(odd) > 4 else ''}")
         check_shapes(state, mine, "learner")
-        counters = torch.cat([state["update_count"].reshape(1), state["metric_counts"]])
+        counters = torch.cat([state["update_count"].reshape(1).cpu(), state["metric_counts"].cpu()])
         if not ((counters >= 0) & (counters < MAX_COUNT)).all():
             raise ValueError(f"update_count and metric_counts must be >= 0 and < {MAX_COUNT}")
         for name, tensor in mine.items():
