@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.config.fields import Condition, above, at_least, check, one_of, parse, setting
+from rl_training.config.writers import parse_writers
 from rl_training.config.yaml_loading import LoadedYaml, plain_values
 from rl_training.core.checks import ConfigError, Problem, UserError, require, shown
 
@@ -19,6 +20,10 @@ NO_ENVIRONMENT = "none"  # the `env_id` of an offline run without an environment
 
 _non_empty = Condition("a non-empty string", bool)
 _is_seed = Condition(">= 0 and < 2**31", lambda value: 0 <= value < 2**31)
+# Metrics of the library in rollout/, eval/, eval_ and evaluations.jsonl
+_TAKEN = """ep_rew_mean ep_len_mean exploration_rate mean_reward mean_ep_length success_rate return_mean return_std
+return_means episodes episodes_cut d4rl_score step seed returns lengths"""
+_is_info_metric = Condition("names other than those of the library's metrics", lambda v: bool(v) and v not in _TAKEN.split())
 _is_device = Condition(
     "one of auto, cpu, cuda, cuda:N",
     lambda value: re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", value) is not None,
@@ -52,20 +57,32 @@ class TrainConfig:
     workers: int | None = setting(None, at_least(0))  # environment worker processes; None: chosen for the machine
     video: bool = True
     report: bool = True
-    tensorboard: bool = False
+    tensorboard: bool = False  # the same as the writer tensorboard
     # The agent file whose weights a new run starts from: its path, and in a run's own config its SHA-256 and step too
     started_from: dict[str, Any] | None = None
     # Steps after which an episode of an evaluation, a video or a recording is cut where the environment has no limit.
     eval_episode_limit: int = setting(EPISODE_LIMIT, at_least(1))
+    # Destinations of the metric rows besides metrics.jsonl: names, or a mapping from names to options
+    writers: dict[str, Any] | tuple[str, ...] = ()
+    # Numbers in the info of an episode's last step that become metrics; is_success becomes success_rate
+    info_metrics: tuple[str, ...] = setting(("is_success",), _is_info_metric)
 
     def __post_init__(self) -> None:
         check(self)
         require(len(set(self.seeds)) == len(self.seeds), "seeds", f"distinct, got {shown(list(self.seeds))}")
         require(len(self.seeds) <= MAX_SEEDS, "seeds", f"at most {MAX_SEEDS} seeds, got {len(self.seeds)}")
+        object.__setattr__(self, "writers", parse_writers(self.writers))
+        require(len(set(self.info_metrics)) == len(self.info_metrics), "info_metrics", "distinct names")
         if self.started_from is not None:
             given, kinds = self.started_from, {"path": str, "sha256": str, "step": int}
             ok = "path" in given and all(isinstance(given[name], kinds.get(name, ())) for name in given)
             require(ok, "started_from", f"a mapping with the path of an agent file, got {shown(given)}")
+
+    @property
+    def writer_options(self) -> dict[str, dict[str, Any]]:
+        """The options of every writer besides metrics.jsonl, by its name."""
+        assert isinstance(self.writers, dict)
+        return {**({"tensorboard": {}} if self.tensorboard else {}), **self.writers}
 
     @property
     def seed_list(self) -> tuple[int, ...]:
