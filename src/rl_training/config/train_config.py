@@ -23,7 +23,7 @@ _is_seed = Condition(">= 0 and < 2**31", lambda value: 0 <= value < 2**31)
 # Metrics of the library in rollout/, eval/, eval_ and evaluations.jsonl
 _TAKEN = """ep_rew_mean ep_len_mean exploration_rate mean_reward mean_ep_length success_rate return_mean return_std
 return_means episodes episodes_cut d4rl_score step seed returns lengths"""
-_is_info_metric = Condition("names other than those of the library's metrics", lambda v: bool(v) and v not in _TAKEN.split())
+_is_info_metric = Condition("a name that is not one of the library's", lambda v: bool(v) and v not in _TAKEN.split())
 _is_device = Condition(
     "one of auto, cpu, cuda, cuda:N",
     lambda value: re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", value) is not None,

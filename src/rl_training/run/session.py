@@ -310,7 +310,7 @@ class Session:
         self.evaluation_due = state.evaluation_due and self.evaluates
         last_infos: Sequence[dict[str, Any]] = state.last_infos or [{}] * len(state.last_evaluation)
         infos = [{name: list(values) for name, values in one.items()} for one in last_infos]
-        found = zip(state.last_evaluation, infos, strict=True)
+        found = zip(state.last_evaluation, infos, strict=False)
         self.last_evaluation = [Evaluation(list(r), list(n), infos=info) for (r, n), info in found] or None
         self.hooks.load(state.callbacks)
         self.logged.load(state.logged)
