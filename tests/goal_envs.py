@@ -12,15 +12,13 @@ from gymnasium import spaces
 class Walk(gym.Env[np.ndarray, int]):
     """A walk on a line: a success at `target` steps to the right; observes the place, the target and the wind."""
 
-    def __init__(self, target: int = 2, length: int = 6, info: Any = None) -> None:
+    def __init__(self, target: int = 2, length: int = 6) -> None:
         self.observation_space = spaces.Box(-100, 100, (3,), np.float32)
         self.action_space = spaces.Discrete(2)
-        self.target, self.length, self.wind, self.info = target, length, 0.0, info
-        self.calls: list[float] = []
+        self.target, self.length, self.wind = target, length, 0.0
 
     def set_wind(self, wind: float) -> None:
-        self.calls.append(wind)
-        self.wind = wind
+        self.wind = float(wind)
 
     def _observation(self) -> np.ndarray:
         return np.array([self.place, self.target, self.wind], np.float32)
@@ -34,12 +32,11 @@ class Walk(gym.Env[np.ndarray, int]):
         self.steps += 1
         self.place += (1.0 if action == 1 else -0.5) + self.wind
         success = self.place >= self.target
-        info = {"distance": abs(self.target - self.place), "label": "far"} if self.info is None else dict(self.info)
+        info: dict[str, Any] = {"distance": abs(self.target - self.place), "label": "far"}
         if success or self.steps >= self.length:
             info["is_success"] = bool(success)
         return self._observation(), float(success), bool(success), self.steps >= self.length, info
 
 
-WALK = "goal_envs:Walk-v0"
 if "Walk-v0" not in gym.registry:
     gym.register("Walk-v0", Walk)

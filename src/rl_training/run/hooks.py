@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rl_training.config.yaml_loading import plain_values
 from rl_training.core.checks import UserError, shown
 from rl_training.files.run_directory import RunRecord
 from rl_training.run.callbacks import Callback, callback_name
@@ -88,17 +89,12 @@ def _plain(state: Any) -> dict[str, Any]:
     try:
         if not isinstance(state, dict):
             raise TypeError
-        plain: dict[str, Any] = json.loads(json.dumps(state, allow_nan=False, default=_number))
+        plain = plain_values(state)
+        json.dumps(plain, allow_nan=False)
         return plain
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError) as error:
         must = "a dictionary of numbers, text, true, false, None, or lists and dictionaries of them"
         raise UserError(f"the state of a callback must be {must}, got {shown(state)}") from error
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(type(value).__name__)
 
 
 def check_rows(rows: Sequence[Row], session: Session) -> None:
