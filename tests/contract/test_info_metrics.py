@@ -53,8 +53,9 @@ def test_a_success_becomes_a_rate_and_other_numbers_a_mean(tmp_path: Path) -> No
     assert 0 < sum(counted.ended) < len(counted.ended) < 100  # some succeed; all are in the window
     assert last["rollout/success_rate"] == pytest.approx(np.mean(counted.ended))
     assert last["rollout/distance"] > 0
-    evaluated, episodes = [row for row in rows_of(result.run_dir) if "eval/mean_reward" in row], rows_of(
-        result.run_dir, "evaluations"
+    evaluated, episodes = (
+        [row for row in rows_of(result.run_dir) if "eval/mean_reward" in row],
+        rows_of(result.run_dir, "evaluations"),
     )
     for row, one in zip(evaluated, episodes, strict=True):
         # The reward of a success is 1, and 0 without.

@@ -284,9 +284,7 @@ def test_a_setter_that_raises_is_a_failure_of_the_environment(tmp_path: Path) ->
     from rl_training.run.session import TrainingFailure
 
     with pytest.raises(TrainingFailure, match=r"changing set_wind raised ValueError: .*crash.json reproduces it"):
-        train(
-            walk(tmp_path, env_id="Walk-v0"), callbacks=Curriculum({0: {"set_wind": "strong"}}), show_progress=False
-        )
+        train(walk(tmp_path, env_id="Walk-v0"), callbacks=Curriculum({0: {"set_wind": "strong"}}), show_progress=False)
 
 
 @pytest.mark.parametrize("changes", [{"close": 1}, {"__class__": 1}, {"unwrapped.spec": 1}, {"absent": 1}])

@@ -33,7 +33,7 @@ from rl_training.run.inputs import RunInputs
 from rl_training.run.progress import Progress
 from rl_training.run.saver import BestAgents, Saver
 from rl_training.run.writers.files import JsonLines, Writer
-from rl_training.run.writers.opening import open_writers, written_mark
+from rl_training.run.writers.opening import open_writers
 
 
 class TrainingFailure(Exception):
@@ -73,7 +73,6 @@ class Session:
         """Open the logs at the offsets of the loaded state, the display and the saver."""
         config = self.config
         self.guard = guard
-        written = written_mark(config, self.run_dir)  # before it is cut back
         self.logs = {name: JsonLines(self.run_dir / f"{name}.jsonl", self.offsets[name]) for name in LOGS}
         label = f"{config.algo} {config.env_id}" + (f" x {len(self.seeds)} seeds" if len(self.seeds) > 1 else "")
         self.display = Progress(self.clock.total, label, start=self.step, enabled=self.inputs.show_progress)
@@ -81,7 +80,7 @@ class Session:
         self.best_agents = BestAgents(self.run_dir / "agents", self.display.note)
         self.saver = Saver(self.run_dir / "checkpoints", config, parts, resumed, self.display.note)
         resumed_at = resumed.step if resumed is not None else None
-        more = open_writers(config, self.run_dir, self.record, written, resumed_at, self.display.note)
+        more = open_writers(config, self.run_dir, self.record, resumed_at, self.display.note)
         self.writers: list[Writer] = [self.logs["metrics"], *more]
         self._speed_mark = (self.step, time.monotonic())
 

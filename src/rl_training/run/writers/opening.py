@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,9 @@ from rl_training.core.checks import UserError, one_line
 from rl_training.files.json_lines import read_rows
 from rl_training.files.run_directory import RunRecord
 from rl_training.run.writers.files import CsvFile, Row, Writer
-from rl_training.run.writers.services import Mlflow, Service, Wandb, check_mlflow, check_wandb
+from rl_training.run.writers.services import KINDS, Mlflow, Service, Wandb, check_mlflow, check_wandb
 from rl_training.run.writers.tensorboard import TensorBoard
 
-Mark = tuple[int, int]  # a step, and how many times rows were written at it
-NOTHING: Mark = (-1, 0)
 Note = Callable[[str], None]
 SERVICES: dict[str, Callable[..., Service]] = {"wandb": Wandb, "mlflow": Mlflow}
 
@@ -41,41 +38,27 @@ def check_writers(config: TrainConfig) -> None:
             raise UserError(f"writer {name} needs pip install 'rl-training[{name}]'{missing}") from error
 
 
-def written_mark(config: TrainConfig, run_dir: Path) -> Mark:
-    """Where metrics.jsonl ends, for services: the last step, and how many times all seeds were written at it."""
-    step, count = NOTHING
-    if not SERVICES.keys() & config.writer_options.keys():
-        return NOTHING
-    for row in read_rows(run_dir / "metrics.jsonl"):
-        step, count = row["step"], count + 1 if row["step"] == step else 1
-    return step, count // len(config.seed_list)
-
-
 def open_writers(
-    config: TrainConfig, run_dir: Path, record: RunRecord, written: Mark, resumed_at: int | None, note: Note
+    config: TrainConfig, run_dir: Path, record: RunRecord, resumed_at: int | None, note: Note
 ) -> list[Writer]:
-    """The writers besides metrics.jsonl, which is open and cut back to the checkpoint.
-
-    `written`: where metrics.jsonl ended before that; `resumed_at`: the checkpoint's step, None without one.
-    """
+    """The writers besides metrics.jsonl, which is cut back to the checkpoint of step `resumed_at`, None without one."""
     opened: list[Writer] = []
-    metrics = run_dir / "metrics.jsonl"
+    metrics, seeds = run_dir / "metrics.jsonl", config.seed_list
     try:
         for name, values in config.writer_options.items():
             if name in SERVICES:
-                options = parse(WRITERS[name], values)
-                service = _open_service(name, options, config, run_dir, record, written)
-                opened.append(Guarded(name, service, note))
-                if service.service.notice:
-                    note(service.service.notice)
-                _replay(opened[-1], metrics, len(config.seed_list))
+                service = _open_service(name, parse(WRITERS[name], values), config, run_dir, record)
+                opened.append(Guarded(name, Once(service), note))
+                if service.notice:
+                    note(service.notice)
+                opened[-1].write(list(read_rows(metrics)))  # those that it does not have
             elif name == "csv":
                 opened.append(Guarded(name, CsvFile(run_dir / "metrics.csv", read_rows(metrics)), note))
             else:
-                board = TensorBoard(run_dir, config.seed_list, 0 if resumed_at is None else resumed_at + 1)
+                board = TensorBoard(run_dir, seeds, 0 if resumed_at is None else resumed_at + 1)
                 opened.append(Guarded(name, board, note))
                 if board.is_new:
-                    _replay(board, metrics, len(config.seed_list))
+                    opened[-1].write(list(read_rows(metrics)))
     except BaseException:
         for writer in opened:
             writer.close(failed=True)
@@ -83,26 +66,16 @@ def open_writers(
     return opened
 
 
-def _replay(writer: Writer, path: Path, seeds: int) -> None:
-    """Write the rows of metrics.jsonl to a writer, as often as they were written."""
-    rows = read_rows(path)
-    while batch := list(islice(rows, seeds)):
-        writer.write(batch)
-
-
-def _open_service(
-    name: str, options: Any, config: TrainConfig, run_dir: Path, record: RunRecord, written: Mark
-) -> Once:
-    """A service with the ids and the mark in the run's record."""
+def _open_service(name: str, options: Any, config: TrainConfig, run_dir: Path, record: RunRecord) -> Service:
+    """A service with the ids of its runs in the run's record, which has them from now on."""
+    entries = record.values.get("writers") or {}
     try:
-        entry = parse(ServiceEntry, (record.values.get("writers") or {}).get(name, {}))
+        entry = parse(ServiceEntry, entries.get(name, {}))
     except (UserError, AttributeError) as error:
-        raise UserError(f"{record.path}: writers.{name} must have ids and sent ({one_line(error)})") from error
+        raise UserError(f"{record.path}: writers.{name} must have ids ({one_line(error)})") from error
     service = SERVICES[name](options, config, run_dir, entry.ids)
-    sent = entry.sent if entry.failed or not entry.ids else max(entry.sent, written)
-    once = Once(name, service, sent, record)
-    once.record_mark(failed=False)
-    return once
+    record.update(writers={**entries, name: asdict(ServiceEntry(service.ids))})
+    return service
 
 
 _ids = Condition("letters, digits, - and _", lambda ids: all(re.fullmatch(r"[\w-]{1,64}", i) for i in ids.values()))
@@ -110,36 +83,25 @@ _ids = Condition("letters, digits, - and _", lambda ids: all(re.fullmatch(r"[\w-
 
 @dataclass(frozen=True)
 class ServiceEntry:
-    """`writers.<name>` in run.json: the ids of the service's runs by seed, and the rows that it has."""
+    """`writers.<name>` in run.json: the ids of the service's runs by seed."""
 
     ids: dict[str, str] = field(default_factory=dict, metadata={"must": _ids})
-    sent: tuple[int, int] = NOTHING
-    failed: bool = False  # whether rows after `sent` are missing there
 
 
 class Once:
-    """Sends each row to a service once: not again the rows that a resumed run repeats."""
+    """Sends a service the rows that it does not have: not those that a resumed run repeats."""
 
-    def __init__(self, name: str, service: Service, sent: Mark, record: RunRecord) -> None:
-        self.name, self.service, self.sent, self.record = name, service, sent, record
-        self._at = NOTHING
+    def __init__(self, service: Service) -> None:
+        self.service = service
 
     def write(self, rows: Sequence[Row]) -> None:
-        step = rows[0]["step"]
-        self._at = (step, self._at[1] + 1 if step == self._at[0] else 1)
-        if self._at <= self.sent:
-            return
-        try:
-            self.service.write(rows)
-        except Exception:
-            self.record_mark(failed=True)
-            raise
-        self.sent = self._at
+        new = [row for row in rows if not self._has(row)]
+        if new:
+            self.service.write(new)
 
-    def record_mark(self, failed: bool) -> None:
-        """Record up to where the service has the rows; after a failure a resume sends the others."""
-        entry = ServiceEntry(self.service.ids, self.sent, failed)
-        self.record.update(writers={**(self.record.values.get("writers") or {}), self.name: asdict(entry)})
+    def _has(self, row: Row) -> bool:
+        received = self.service.received.get(row["seed"], {})
+        return any(row["step"] <= received.get(kind, -1) for kind in KINDS if kind in row)
 
     def close(self, failed: bool) -> None:
         self.service.close(failed)
@@ -153,8 +115,8 @@ class Guarded:
         self.working = True
 
     def write(self, rows: Sequence[Row]) -> None:
-        if self.working:
-            self._attempt(lambda: self.writer.write(rows), f"at step {rows[0]['step']}")
+        if self.working and rows:
+            self._attempt(lambda: self.writer.write(rows), f"at step {rows[-1]['step']}")
 
     def close(self, failed: bool) -> None:
         self._attempt(lambda: self.writer.close(failed), "at the end")

@@ -15,7 +15,9 @@ from rl_training.config.train_config import TrainConfig
 from rl_training.config.writers import MlflowOptions, WandbOptions
 from rl_training.core.checks import UserError, one_line
 from rl_training.run.writers.files import Row, numbers
+from rl_training.run.writers.offline_segments import newest_step, segments
 
+KINDS = ("train/n_updates", "eval/mean_reward")  # one in each row of training, the other in each row of an evaluation
 FINISH_SECONDS = 60  # for rows that are still on their way to Weights & Biases when a run ends
 Ids = dict[str, str]  # by seed
 
@@ -25,6 +27,7 @@ class Service(Protocol):
 
     ids: Ids  # of its runs
     notice: str | None  # where they can be seen
+    received: dict[int, dict[str, int]]  # by seed and kind of row: the last step that it has
 
     def write(self, rows: Sequence[Row]) -> None: ...
 
@@ -67,6 +70,7 @@ class Wandb:
         seeds = config.seed_list
         self.ids = {str(seed): ids.get(str(seed)) or uuid.uuid4().hex[:12] for seed in seeds}
         self._runs: dict[int, Any] = {}
+        offline = {seed: newest_step(segments(run_dir, self.ids[str(seed)])) for seed in seeds}
         try:
             for seed in seeds:
                 self._runs[seed] = wandb.init(
@@ -87,6 +91,9 @@ class Wandb:
             self.close(failed=True)
             why = one_line(error)
             raise UserError(f"writer wandb: a run cannot be started ({why}); mode: offline needs no network") from error
+        self.received = {
+            seed: dict.fromkeys(KINDS, max(run.step - 1, offline[seed])) for seed, run in self._runs.items()
+        }
         self.notice = None if _is_offline(options) else f"wandb: {', '.join(run.url for run in self._runs.values())}"
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -144,6 +151,7 @@ class Mlflow:
                 str(seed): self._run(ids.get(str(seed)), experiment, options, config, run_dir, seed)
                 for seed in config.seed_list
             }
+            self.received = {seed: {kind: self._last_step(seed, kind) for kind in KINDS} for seed in config.seed_list}
         except Exception as error:
             raise UserError(f"writer mlflow: {shown_uri(uri)} cannot be used: {one_line(error)}") from error
         self.notice: str | None = f"mlflow: experiment {options.experiment} in {shown_uri(uri)}"
@@ -170,6 +178,10 @@ class Mlflow:
         for start in range(0, len(params), 100):  # the most that one call takes
             self._client.log_batch(made, params=params[start : start + 100])
         return made
+
+    def _last_step(self, seed: int, name: str) -> int:
+        found = self._client.get_metric_history(self.ids[str(seed)], name)
+        return max((int(one.step) for one in found), default=-1)
 
     def write(self, rows: Sequence[Row]) -> None:
         from mlflow.entities import Metric
