@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -308,3 +309,19 @@ def test_all_of_them_are_exported() -> None:
     names = ("Callback", "Curriculum", "RecordVideo", "SaveAgents", "StopAtReturn", "StopWithoutImprovement")
     assert all(issubclass(getattr(rl_training, name), rl_training.Callback) for name in names)
     assert set(names) < set(dir(rl_training))
+
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "callbacks.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("code", re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+def test_the_programs_of_the_page_run(code: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = "total_timesteps=60, video=False, report=False, log_interval=20, eval_interval=15, eval_episodes=1"
+    assert code.count("total_timesteps=20_000") == 1
+    exec(code.replace("total_timesteps=20_000", small), {})
+    (run_dir,) = (tmp_path / "runs").iterdir()
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["step"] == 60
+    if "Heights" in code:
+        assert all("time/hours" in row for row in rows) and any("eval/highest" in row for row in rows)
