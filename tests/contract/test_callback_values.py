@@ -219,6 +219,13 @@ def test_a_state_of_other_values_names_the_callback(state: Any, quick_config, tm
     assert "error: callback Odd.state: UserError: the state of a callback" in capsys.readouterr().err
 
 
+def test_an_attribute_of_the_name_is_not_called(quick_config, tmp_path: Path) -> None:
+    count = Count()
+    count.state = {"steps": 3}  # type: ignore[method-assign, assignment]
+    result = train(quick_config("dqn", tmp_path), callbacks=count, show_progress=False)
+    assert load_checkpoint(result.checkpoint_path).state["parts"]["session"]["callbacks"] == {}
+
+
 def test_a_state_that_cannot_be_loaded_names_the_callback(quick_config, tmp_path: Path, capsys) -> None:
     stopped = train(quick_config("dqn", tmp_path), callbacks=[Count(), stop_at(30)], show_progress=False)
     before = (stopped.run_dir / "run.json").read_text()

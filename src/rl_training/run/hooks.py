@@ -60,7 +60,8 @@ class Hooks:
         found = dict(self.unclaimed)
         for name, callback in self.callbacks.items():
             with self._named(callback, "state"):
-                state = callback.state()
+                # A callback may have an attribute of that name, from before there was the hook.
+                state = callback.state() if callable(callback.state) else None
                 if state is not None:
                     found[name] = _plain(state)
         return found
