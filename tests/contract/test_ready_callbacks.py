@@ -170,9 +170,10 @@ class Watch(Callback):
         self.started[session.step] = [not log for log in rows.logs]
 
 
-def test_a_change_takes_effect_at_the_next_reset(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_change_takes_effect_at_the_next_reset(workers: int, tmp_path: Path) -> None:
     watch = Watch()
-    train(walk(tmp_path), callbacks=[Curriculum(STAGES), watch], show_progress=False)
+    train(walk(tmp_path, workers=workers), callbacks=[Curriculum(STAGES), watch], show_progress=False)
     assert set(watch.seen[2]) == {(1.0, 0.0)}  # from the first step on
     steps = sorted(watch.seen)
     for row in range(4):

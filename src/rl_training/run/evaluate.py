@@ -80,7 +80,7 @@ def _run_batch(learner: Learner, plan: EvaluationPlan, episodes: int, first_epis
     with closing(envs), plan.guard(envs):
         envs.reset_all()
         returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)
-        active, infos = np.ones(envs.size, np.bool_), np.full_like(envs.infos, np.nan)
+        active = np.ones(envs.size, np.bool_)
         last = plan.bound.steps(envs.spec.episode_limit)
         while active.any() and (last is None or lengths.max() < last):
             obs = torch.from_numpy(envs.obs.reshape(len(seeds), episodes, *envs.obs.shape[1:]))
@@ -88,11 +88,11 @@ def _run_batch(learner: Learner, plan: EvaluationPlan, episodes: int, first_epis
             envs.step(actions.reshape(envs.size, *actions.shape[2:]), active)
             returns[active] += envs.rewards[active]
             lengths[active] += 1
-            ended = active & (envs.terminated | envs.truncated)
-            infos[ended] = envs.infos[ended]
-            active &= ~ended
+            active &= ~(envs.terminated | envs.truncated)
             envs.obs, envs.next_obs = envs.next_obs, envs.obs
-        by_seed = (array.reshape(len(seeds), episodes, *array.shape[1:]) for array in (returns, lengths, active, infos))
+        # A row's info is that of its one episode's last step: finished rows are not stepped.
+        arrays = (returns, lengths, active, envs.infos)
+        by_seed = (array.reshape(len(seeds), episodes, *array.shape[1:]) for array in arrays)
         return [
             Evaluation(r.tolist(), n.tolist(), int(cut.sum()), _finite_columns(source.info_metrics, numbers))
             for r, n, cut, numbers in zip(*by_seed, strict=True)
