@@ -127,7 +127,8 @@ def killed_and_resumed(forks: Any, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def kill_and_resume(forks: Any, config: Any, folder: Path) -> tuple[Path, Rows, dict[str, Any]]:
-    forks.cut(config, folder, at="step", n=63)  # the rows of step 34 are in its checkpoint, later ones are repeated
+    # The rows of step 34 are in its checkpoint, later ones are repeated.
+    forks.cut(config, folder, at="step", n=63)
     run_dir = run_dir_in(folder)
     before, ids = written(run_dir), read_json(run_dir / "run.json")["writers"]
     forks.resume(folder)

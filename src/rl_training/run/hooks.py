@@ -34,6 +34,7 @@ class Hooks:
             name = callback_name(callback)
             seen[name] += 1
             self.callbacks[name if seen[name] == 1 else f"{name}-{seen[name]}"] = callback
+        self._by_hook: dict[str, list[Callback]] = {}
         self.unclaimed: dict[str, dict[str, Any]] = {}  # saved states of callbacks that are not there
 
     @contextmanager
@@ -41,18 +42,26 @@ class Hooks:
         """While a hook runs, the record has its name: an exception in it is reported as the callback's."""
         self.record.hook = f"{callback_name(callback)}.{hook}"
         yield
-        self.record.hook = None
+        self.record.hook = None  # not after an exception
 
     def call(self, hook: str, session: Session, *arguments: Any) -> bool:
         """Call a hook of every callback. False if one of them returned False."""
         goes_on = True
-        for callback in self.callbacks.values():
+        for callback in self._with(hook):
             with self._named(callback, hook):
                 answer = getattr(callback, hook)(session, *arguments)
                 if hook == "on_log":
                     check_rows(arguments[0], session)
             goes_on &= not (isinstance(answer, (bool, np.bool_)) and not answer)
         return goes_on
+
+    def _with(self, hook: str) -> list[Callback]:
+        """The callbacks that have a hook of their own, found once: most have none for every step."""
+        if hook not in self._by_hook:
+            given = self.callbacks.values()
+            empty = getattr(Callback, hook)
+            self._by_hook[hook] = [one for one in given if getattr(getattr(one, hook), "__func__", None) is not empty]
+        return self._by_hook[hook]
 
     # --- state -----------------------------------------------------------------------------------------------------
     def states(self) -> dict[str, dict[str, Any]]:

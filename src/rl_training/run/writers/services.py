@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -185,8 +184,9 @@ class Mlflow:
 
     def write(self, rows: Sequence[Row]) -> None:
         from mlflow.entities import Metric
+        from mlflow.utils.time import get_current_time_millis
 
-        now = int(time.time() * 1000)
+        now = get_current_time_millis()  # the date of a metric, as MLflow itself gives it
         for row in rows:
             metrics = [Metric(_allowed(name), float(x), now, int(row["step"])) for name, x in numbers(row).items()]
             self._client.log_batch(self.ids[str(row["seed"])], metrics=metrics)
