@@ -164,6 +164,22 @@ def check_resumed(name: str, run_dir: Path, before: Rows, ids: dict[str, Any]) -
         assert set(ids[name]["ids"]) == {"3", "5"}
 
 
+def test_a_segment_of_the_same_second_is_another_one(tmp_path: Path) -> None:
+    """Weights & Biases names a segment by the second of its start, and would write into the one that is there."""
+    pytest.importorskip("wandb")
+    from rl_training.config.writers import WandbOptions
+    from rl_training.run.writers.offline_segments import segments
+    from rl_training.run.writers.services import Wandb
+
+    config, ids = make_quick_config("dqn", tmp_path), {"0": "abc"}
+    for number in range(3):
+        service = Wandb(WandbOptions(mode="offline"), config, tmp_path, ids)
+        service.write([{"step": number, "seed": 0, "x": 1.0}])
+        service.close(failed=False)
+        assert service.received[0]["train/n_updates"] == number - 1
+    assert len(segments(tmp_path, "abc")) == 3
+
+
 def test_the_table_has_the_rows_of_the_json_lines(killed_and_resumed: Any) -> None:
     run_dir, _, _ = killed_and_resumed
     rows = [{k: v for k, v in row.items() if v is not None} for row in written(run_dir)]

@@ -6,6 +6,7 @@ A run that was killed has lost the rows of its last block, so what a segment has
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,12 @@ FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 def segments(run_dir: Path, run_id: str) -> list[Path]:
     """The files of a run's offline segments, the oldest first."""
     return sorted((run_dir / "wandb").glob(f"offline-run-*-{run_id}/run-{run_id}.wandb"))
+
+
+def wait_for_new_name(run_dir: Path, run_id: str) -> None:
+    """Wait while a new segment would have the name of one that is there: names have the second of the start."""
+    while any((run_dir / "wandb").glob(f"*run-{time.strftime('%Y%m%d_%H%M%S')}-{run_id}")):
+        time.sleep(0.05)
 
 
 def newest_step(paths: Iterable[Path]) -> int:

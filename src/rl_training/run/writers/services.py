@@ -14,7 +14,7 @@ from rl_training.config.train_config import TrainConfig
 from rl_training.config.writers import MlflowOptions, WandbOptions
 from rl_training.core.checks import UserError, one_line
 from rl_training.run.writers.files import Row, numbers
-from rl_training.run.writers.offline_segments import newest_step, segments
+from rl_training.run.writers.offline_segments import newest_step, segments, wait_for_new_name
 
 KINDS = ("train/n_updates", "eval/mean_reward")  # one in each row of training, the other in each row of an evaluation
 FINISH_SECONDS = 60  # for rows that are still on their way to Weights & Biases when a run ends
@@ -72,6 +72,7 @@ class Wandb:
         offline = {seed: newest_step(segments(run_dir, self.ids[str(seed)])) for seed in seeds}
         try:
             for seed in seeds:
+                wait_for_new_name(run_dir, self.ids[str(seed)])
                 self._runs[seed] = wandb.init(
                     project=options.project,
                     entity=options.entity,
