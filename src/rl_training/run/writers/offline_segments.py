@@ -27,6 +27,14 @@ def wait_for_new_name(run_dir: Path, run_id: str) -> None:
         time.sleep(0.05)
 
 
+def wait_until_written(paths: Iterable[Path], seconds: float) -> None:
+    """Wait for the last record of finished segments: another process writes it after `finish` has returned."""
+    end = time.monotonic() + seconds
+    for path in paths:
+        while not any(record.HasField("exit") for record in records(path)) and time.monotonic() < end:
+            time.sleep(0.05)
+
+
 def newest_step(paths: Iterable[Path]) -> int:
     """The last step in any of these segments; -1 without one."""
     found = (record for path in paths for record in records(path))

@@ -14,10 +14,16 @@ from rl_training.config.train_config import TrainConfig
 from rl_training.config.writers import MlflowOptions, WandbOptions
 from rl_training.core.checks import UserError, one_line
 from rl_training.run.writers.files import Row, numbers
-from rl_training.run.writers.offline_segments import newest_step, segments, wait_for_new_name
+from rl_training.run.writers.offline_segments import (
+    newest_step,
+    segments,
+    wait_for_new_name,
+    wait_until_written,
+)
 
 KINDS = ("train/n_updates", "eval/mean_reward")  # one in each row of training, the other in each row of an evaluation
 FINISH_SECONDS = 60  # for rows that are still on their way to Weights & Biases when a run ends
+WRITE_SECONDS = 5  # for the file of an offline run
 Ids = dict[str, str]  # by seed
 
 
@@ -69,6 +75,7 @@ class Wandb:
         seeds = config.seed_list
         self.ids = {str(seed): ids.get(str(seed)) or uuid.uuid4().hex[:12] for seed in seeds}
         self._runs: dict[int, Any] = {}
+        self._run_dir, self._offline = run_dir, _is_offline(options)
         offline = {seed: newest_step(segments(run_dir, self.ids[str(seed)])) for seed in seeds}
         try:
             for seed in seeds:
@@ -94,7 +101,7 @@ class Wandb:
         self.received = {
             seed: dict.fromkeys(KINDS, max(run.step - 1, offline[seed])) for seed, run in self._runs.items()
         }
-        self.notice = None if _is_offline(options) else f"wandb: {', '.join(run.url for run in self._runs.values())}"
+        self.notice = None if self._offline else f"wandb: {', '.join(run.url for run in self._runs.values())}"
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -103,6 +110,9 @@ class Wandb:
     def close(self, failed: bool) -> None:
         for run in self._runs.values():
             run.finish(exit_code=int(failed))
+        if self._offline:
+            newest = (segments(self._run_dir, self.ids[str(seed)])[-1:] for seed in self._runs)
+            wait_until_written((path for paths in newest for path in paths), WRITE_SECONDS)
 
 
 # --- MLflow -------------------------------------------------------------------------------------------------------
