@@ -46,8 +46,9 @@ wheel-test: $(STAMP) ## build the wheel and use it away from the checkout
 stubs: $(STAMP) ## write the stubs (*.pyi) that show type checkers what the registry exports
 	$(BIN)/python scripts/stubs.py
 
-docs: $(STAMP) ## write docs/sourcebook.md from docs/methods.yaml and the registry
+docs: $(STAMP) ## write docs/sourcebook.md and docs/settings.md from docs/methods.yaml, the registry and the settings
 	$(BIN)/python scripts/sourcebook.py
+	$(BIN)/python scripts/settings_page.py
 
 environments: $(STAMP) ## classify every environment that can be made here, write docs/environment-classes.md (10 minutes)
 	$(BIN)/python scripts/classify_environments.py

@@ -24,7 +24,8 @@ from rl_training.run.run import train
 QuickConfig = Callable[..., Any]
 SEEDS = (5, 0, 2**31 - 1)
 BY_SEED = (
-    "params.", "adam_", "metric_sum", "metric_latest", "first_nonfinite_update", "normalizer.mean", "normalizer.sq",
+    "params.", "buffers.", "adam_", "rms_", "momentum.", "metric_sum", "metric_latest", "first_nonfinite_update",
+    "normalizer.mean", "normalizer.sq",
 )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ _EXPORTS = {
     "load_metrics": "rl_training.report.metrics_frame",
     "ManagedAlgorithm": "rl_training.api.managed",
     "TrainConfig": "rl_training.config.train_config",
+    "load": "rl_training.api.algorithms",
 }
 __all__ = [*_EXPORTS, "__version__"]
 __getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)

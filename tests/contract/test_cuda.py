@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from own_networks import BatchNormNet, Features
 from picture_stream import Stream, shape_of
 
 from rl_training.algorithms.registry import algorithm_names, learner_class
 from rl_training.checkpoint.read import load_checkpoint
+from rl_training.config.fields import parse
 from rl_training.core.specs import EnvSpec, action_spec, discrete, image, vector
 from rl_training.data.replay.frames import FrameReplay, replay_class
 from rl_training.run.callbacks import Callback
@@ -46,7 +48,7 @@ def make(name: str, seeds: list[int], compiled: bool, **settings):  # type: igno
     if shape.observation.kind == "image":
         # As below: of a gradient that is nothing but rounding Adam would make a full step.
         settings = {"learning_rate": 1e-2, "adam_eps": 1e-2, **settings}
-    chosen = cls.settings_type(hidden_sizes=(32, 32), batch_size=16, **settings)
+    chosen = parse(cls.settings_type, {"hidden_sizes": (32, 32), "batch_size": 16, **settings})
     learner = cls.create(shape, chosen, seeds, device="cuda", compiled=compiled)
     replay = replay_class(shape)(shape, capacity=200, num_envs=1, seeds=len(seeds), device="cuda")
     for index, seed in enumerate(seeds):
@@ -92,6 +94,13 @@ def test_captured_compiled_equals_captured_eager(name: str) -> None:
     assert (parameters(eager) - parameters(compiled)).abs().max() < TOLERANCE
 
 
+def _update_both(gpu, cpu, batch, noise) -> None:  # type: ignore[no-untyped-def]
+    for learner in (gpu, cpu):
+        here_batch, here_noise = ({k: v.to(learner.device) for k, v in part.items()} for part in (batch, noise))
+        with learner.engine.denormals_flushed():
+            learner.engine.update(here_batch, here_noise)
+
+
 @pytest.mark.parametrize("name", algorithm_names())
 def test_updates_are_those_of_a_cpu(name: str) -> None:
     """With the same rows and random numbers: losses and kernels that differ between the two come to the same."""
@@ -101,10 +110,7 @@ def test_updates_are_those_of_a_cpu(name: str) -> None:
     for step in range(10):
         rows = (torch.arange(32, device="cuda") + 19 * step).remainder(200).view(2, 16)
         batch, noise = replay.gather(rows), cpu.engine.host_noise(cpu.noise(16))
-        for learner in (gpu, cpu):
-            here_batch, here_noise = ({k: v.to(learner.device) for k, v in part.items()} for part in (batch, noise))
-            with learner.engine.denormals_flushed():
-                learner.engine.update(here_batch, here_noise)
+        _update_both(gpu, cpu, batch, noise)
     assert (parameters(cpu, 1) - start).abs().max() > 1e-3
     assert (parameters(gpu, 1).cpu() - parameters(cpu, 1)).abs().max() < TOLERANCE
 
@@ -117,6 +123,45 @@ def test_capturing_leaves_no_trace(name: str) -> None:
     learner.training.capture(replay, 16, learner.noise(16), (learner.engine.due(1),))
     after = learner.state_dict()
     assert all(torch.equal(before[key], after[key].to(before[key].device)) for key in before)
+
+
+NETWORKS = {
+    "options": {"layer_norm": True, "dropout": 0.2, "spectral_norm": True, "activation": "SiLU"},
+    "own": {"critic": BatchNormNet, "features": Features},
+}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", ["sac", "dqn"])
+def test_buffers_and_dropout_in_a_graph(name: str, compiled: bool, network: str) -> None:
+    """Captured, a seed among others is the seed alone, and a state that is loaded continues with the same bits."""
+    options = {"network": NETWORKS[network], "learning_rate": 1e-2, "adam_eps": 1e-2, "optimizer": "AdamW"}
+    (together, rows), (alone, own_rows), (loaded, _) = (make(name, s, compiled, **options) for s in ([3, 4], [4], [4]))
+    before = {key: value.clone() for key, value in alone.state_dict().items()}
+    for step in range(6):
+        together.train(rows, 1, step)
+        alone.train(own_rows, 1, step)
+        if step == 2:
+            loaded.load_state_dict({key: value.clone() for key, value in alone.state_dict().items()})
+        elif step > 2:
+            loaded.train(own_rows, 1, step)
+    now = alone.state_dict()
+    changed = {key for key in before if not torch.equal(before[key], now[key])}
+    assert {key for key in before if key.startswith("buffers.")} <= changed
+    assert all(torch.equal(now[key], value) for key, value in loaded.state_dict().items())
+    assert (parameters(together, 1) - parameters(alone)).abs().max() < TOLERANCE
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_updates_with_buffers_and_dropout_are_those_of_a_cpu(network: str) -> None:
+    gpu, replay = make("sac", [3, 4], False, network=NETWORKS[network], learning_rate=1e-2, adam_eps=1e-2)
+    cpu = learner_class("sac").create(shape_for("sac"), gpu.settings, [3, 4])
+    for step in range(5):
+        drawn = (torch.arange(32, device="cuda") + 19 * step).remainder(200).view(2, 16)
+        batch, noise = replay.gather(drawn), cpu.engine.host_noise(cpu.update_noise(16))
+        _update_both(gpu, cpu, batch, noise)
+    assert (parameters(gpu, 1).cpu() - parameters(cpu, 1)).abs().max() < TOLERANCE
 
 
 def test_a_learner_that_nobody_holds_does_not_disturb_the_next_ones_capture() -> None:

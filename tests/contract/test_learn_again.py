@@ -279,7 +279,9 @@ def test_a_run_config_starts_from_the_same_file_again(quick_config, tmp_path: Pa
     first.save(path)
     with pytest.raises(UserError, match="is another agent than the one that started_from names"):
         DefaultExperimentManager().setup(first.config, show_progress=False).train()
-    with pytest.raises(UserError, match=r"started_from must be a mapping with the path of an agent file, got \{\}"):
+    with pytest.raises(
+        UserError, match=r"started_from must be a mapping with the path of an agent file or a run, got \{\}"
+    ):
         rl_training.TrainConfig("dqn", "CartPole-v1", started_from={})
 
 

@@ -112,6 +112,11 @@ def test_a_run_on_a_dataset_in_memory_is_resumed_with_it(recorded, arrays, tmp_p
         other = {**arrays, "rewards": arrays["rewards"] + 1}
         with pytest.raises(UserError, match=r"the dataset has changed \(sha256 .*force=True resumes with it"):
             resume_training(run_dir, dataset=other, show_progress=False)
+        forced = tmp_path / f"forced{step}"
+        made = resume_training(run_dir, output_dir=forced, dataset=other, force=True, show_progress=False).run_dir
+        record = record_of(made)
+        assert record["resume"] == "inexact" and "the dataset has changed" in record["resume_note"]
+        assert learner_bits(made) != expected
         resume_training(run_dir, dataset={name: array.copy() for name, array in arrays.items()}, show_progress=False)
         assert learner_bits(run_dir) == expected and record_of(run_dir)["resume"] == "exact"
     arrays["rewards"][0] += 1  # the agent's own object, changed since

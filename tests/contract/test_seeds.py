@@ -29,7 +29,7 @@ from rl_training.algorithms.registry import algorithm_names, learner_class
 from rl_training.engine.engine import Engine, Execution
 from rl_training.engine.networks import Binding, Networks
 from rl_training.engine.phases import LossResult, Phase
-from rl_training.models.parts import StackedLinear
+from rl_training.models.layers import StackedLinear
 from rl_training.run.plan import compiler_present
 
 every_algorithm = pytest.mark.parametrize("algo", algorithm_names())
@@ -271,6 +271,6 @@ def test_every_gradient_can_be_clipped(name: str, seeds: int) -> None:
             means = [
                 view[seed].square().sum()
                 for group in phase.groups
-                for view in learner.engine.layouts[group].views(learner.engine.adam_mean[group]).values()
+                for view in learner.engine.layouts[group].views(learner.engine.slots["adam_mean"][group]).values()
             ]
             assert sum(means).sqrt() == pytest.approx(1e-4, rel=1e-3)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -331,7 +332,8 @@ def test_what_workers_cannot_build_runs_in_this_process(make: Callable[..., Seed
     finally:
         del gym.registry["OnlyHere-v0"]
         gym.registry["CartPole-v1"] = original
-    factory = SeededEnvs(EnvSource("mine", factory=CartPoleEnv), SEEDS, 1, workers=2)
+    lock = threading.Lock()
+    factory = SeededEnvs(EnvSource("mine", factory=lambda: lock and CartPoleEnv()), SEEDS, 1, workers=2)
     array = make("CartPole-v1", 2, sutton_barto_reward=np.bool_(True))
     one = make("CartPole-v1", 1)
     reasons = ("OnlyHere", "differently", "factory", "JSON")
@@ -341,6 +343,39 @@ def test_what_workers_cannot_build_runs_in_this_process(make: Callable[..., Seed
         play(envs, range(3))
     assert isinstance(one.stepper, LocalStepper) and one.note is None
     factory.close()
+
+
+SCRIPT = """
+import gymnasium as gym
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.vector import SeededEnvs
+
+class Mine(gym.Wrapper):
+    def reset(self, **options):
+        obs, info = super().reset(**options)
+        return obs + LIMIT, info
+
+LIMIT = 7
+source = EnvSource("mine", factory=lambda **kwargs: Mine(gym.make("CartPole-v1", **kwargs)))
+envs = SeededEnvs(source, [0], 4, workers=2)
+envs.reset_all()
+print(type(envs.stepper).__name__, envs.note, bool((abs(envs.obs - LIMIT) < 0.1).all()))
+envs.close()
+"""
+
+
+def test_a_factory_of_a_script_is_sent_to_workers(tmp_path: Path) -> None:
+    """By value, with what it uses of the script: no guard is needed, and the script is not imported."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    answer = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.stdout == "WorkerStepper None True\n", answer.stderr
 
 
 def test_workers_start_without_torch() -> None:

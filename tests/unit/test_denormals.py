@@ -77,5 +77,5 @@ def test_learning_flushes_and_leaves_nothing_behind(way: str, threads: int) -> N
     else:
         learner.train(Tiny(), 1, 1)
     assert learner.update_count == 1
-    assert learner.engine.adam_mean["q"].view(torch.int32).eq(0).all()  # else a tenth of the gradient
+    assert learner.engine.slots["adam_mean"]["q"].view(torch.int32).eq(0).all()  # else a tenth of the gradient
     assert zeros() == 0

@@ -83,7 +83,7 @@ def test_the_gradient_reaches_the_chosen_action_of_the_online_network_only() -> 
     assert result.metrics["loss"] == pytest.approx(4.5)
     assert learner.model.values.tolist() == [[0.0, pytest.approx(0.25)], [5.0, 3.0]]
     assert learner.nets().groups["target_q"]["values"].tolist() == [[0.0, 0.0], [2.0, 8.0]]
-    assert learner.engine.adam_mean["q"][1].item() == pytest.approx(-0.1)
+    assert learner.engine.slots["adam_mean"]["q"][1].item() == pytest.approx(-0.1)
 
 
 def test_the_gradient_is_clipped_at_max_grad_norm() -> None:
@@ -91,7 +91,7 @@ def test_the_gradient_is_clipped_at_max_grad_norm() -> None:
     learner = table_learner([[0.0, 0.0], [5.0, 3.0]], [[0.0, 0.0], [2.0, 8.0]], max_grad_norm=0.1)
     batch = {name: torch.cat([transition()[name], transition(action=1)[name]]) for name in transition()}
     learner.update(batch)
-    assert learner.engine.adam_mean["q"][:2].tolist() == pytest.approx([-0.1 * 0.1 / 2**0.5] * 2, rel=1e-4)
+    assert learner.engine.slots["adam_mean"]["q"][:2].tolist() == pytest.approx([-0.1 * 0.1 / 2**0.5] * 2, rel=1e-4)
 
 
 def test_columns_of_rewards_and_dones_do_not_broadcast() -> None:
@@ -142,11 +142,6 @@ def test_any_network_learns_a_fixed_target(name: str) -> None:
     for step in range(200):
         learner.update(batch, global_step=step)
     torch.testing.assert_close(network(batch["obs"][:1]), torch.full((1, 2), 3.0), atol=0.05, rtol=0)
-
-
-def test_a_network_with_buffers_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"model must be free of buffers .*got buffer '1.running_mean'"):
-        DQN(q_network=nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), learning_rate=1e-3)
 
 
 def test_one_observation_is_a_batch_of_one() -> None:

@@ -17,7 +17,7 @@ from rl_training.core.checks import ConfigError
 ANSWERS = [
     ("sac", "policy_kwargs", "here it is algo_kwargs.hidden_sizes"),
     ("sac", "net_arch", "here it is algo_kwargs.hidden_sizes"),
-    ("sac", "activation_fn", "there is no setting for it: networks use ReLU"),
+    ("sac", "activation_fn", "here it is algo_kwargs.network.activation"),
     ("sac", "verbose", "there is no setting for it: progress is shown or hidden by the call (show_progress, quiet)"),
     ("sac", "ent_coef", "here it is algo_kwargs.alpha"),
     ("dqn", "ent_coef", "dqn has no such setting, elsewhere it is alpha"),
@@ -42,7 +42,7 @@ ANSWERS = [
     ("sac", "env_name", "here it is env_id"),
     ("sac", "env", "here it is env_id"),
     ("sac", "n_critics", "here it is algo_kwargs.num_critics"),
-    ("sac", "features_extractor_class", "there is no setting for it: images get convolutions, vectors none"),
+    ("sac", "features_extractor_class", "here it is algo_kwargs.network.features"),
     ("sac", "optimize_memory_usage", "there is no setting for it: a replay of images stores every frame once"),
     ("sac", "use_sde", "state-dependent exploration is not supported"),
     ("sac", "q_lr", "here it is algo_kwargs.learning_rate"),

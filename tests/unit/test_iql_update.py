@@ -16,7 +16,8 @@ from rl_training.algorithms import IQL, iql_loss
 from rl_training.algorithms.iql import advantage_weights
 from rl_training.algorithms.losses import expectile_error
 from rl_training.models import MLPIQLModel
-from rl_training.models.parts import StackedLinear, gaussian_log_density
+from rl_training.models.layers import StackedLinear
+from rl_training.models.parts import gaussian_log_density
 
 METRICS = {"critic_loss", "value_loss", "actor_loss", "target_q_mean", "advantage_weight_mean"}
 

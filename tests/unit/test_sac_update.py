@@ -153,11 +153,11 @@ def test_the_actor_climbs_the_smaller_critic_and_the_critics_stay() -> None:
     """d(loss)/dm = -w_1 * (1 - 0.5^2) / 3 = -0.25 and d(loss)/d(logprob) = alpha; Adam's mean is a tenth of it."""
     learner = hand_learner()
     learner.update(hand_batch())
-    mean = learner.engine.layouts["actor"].views(learner.engine.adam_mean["actor"])
+    mean = learner.engine.layouts["actor"].views(learner.engine.slots["adam_mean"]["actor"])
     assert mean["m"].item() == pytest.approx(-0.025, rel=1e-5)
     assert mean["logprob"].item() == pytest.approx(0.01, rel=1e-5)
     # critics: 2 * error * (action, obs) only from the critic's loss: errors -18.4 and -20.4, action -1
-    critic = learner.engine.layouts["critic"].views(learner.engine.adam_mean["critic"])
+    critic = learner.engine.layouts["critic"].views(learner.engine.slots["adam_mean"]["critic"])
     assert critic["w"][0].tolist() == pytest.approx([3.68, 4.08], rel=1e-5)
 
 
@@ -172,14 +172,14 @@ def test_the_temperature_moves_towards_the_target_entropy(logprob: float, direct
     assert learner.alpha == pytest.approx(0.5)
     metrics = learner.update(hand_batch()).metrics
     assert metrics["ent_coef"] == pytest.approx(0.5), "the actor's loss uses the temperature before its step"
-    assert learner.engine.adam_mean["temperature"][0].item() == pytest.approx(-0.1 * (logprob - 1), rel=1e-5)
+    assert learner.engine.slots["adam_mean"]["temperature"][0].item() == pytest.approx(-0.1 * (logprob - 1), rel=1e-5)
     assert learner.alpha == pytest.approx(0.5 * math.exp(direction * 0.01), rel=1e-5)
 
 
 def test_a_given_target_entropy_is_used() -> None:
     learner = SAC(model=HandModel(), learning_rate=0.01, gamma=0.5, alpha="auto", target_entropy=-3.5, tau=0.0)
     learner.update(hand_batch())
-    assert learner.engine.adam_mean["temperature"][0].item() == pytest.approx(-0.1 * (2.0 - 3.5), rel=1e-5)
+    assert learner.engine.slots["adam_mean"]["temperature"][0].item() == pytest.approx(-0.1 * (2.0 - 3.5), rel=1e-5)
 
 
 def test_a_fixed_temperature_stays_and_zero_means_no_entropy() -> None:

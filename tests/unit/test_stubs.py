@@ -16,7 +16,7 @@ import rl_training
 
 PACKAGE = Path(rl_training.__file__).parent
 GOOD = """
-from rl_training import SAC, Callback, TrainConfig, __version__
+from rl_training import IQL, SAC, Callback, TrainConfig, __version__, load
 from rl_training.algorithms import SAC as Learner, sac_loss
 from rl_training.api import ManagedAlgorithm, managed_class
 from rl_training.runtime.sac_trainer import train_sac
@@ -27,11 +27,19 @@ name: str = SAC.algo_name
 made: ManagedAlgorithm = managed_class("sac")(TrainConfig("sac", "Pendulum-v1"))
 steps = train_sac(TrainConfig("sac", "Pendulum-v1"), run_suffix="a").metrics["global_step"]
 losses = sac_loss({})
+keywords = SAC("a", hidden_sizes=[8], seeds=range(3), output_dir="x", alpha="auto", max_grad_norm=None, run_name="b")
+offline = IQL("a", dataset={}, dataset_path=["x", "y"], reward_scale="return_range")
+tuned: SAC = keywords.learn(10, from_agent=again, from_groups=["actor"])
+best: SAC = tuned.best_agent
+any_one: ManagedAlgorithm = load("a", env="b")
 """
 WRONG = {
     "from rl_training import SACC": 'Module "rl_training" has no attribute "SACC"',
     "from rl_training.api import Sac": 'Module "rl_training.api" has no attribute "Sac"',
     "from rl_training.algorithms import td3_loss": 'Module "rl_training.algorithms" has no attribute "td3_loss"',
+    "from rl_training import SAC\nSAC('a', gamma='b')": 'Argument "gamma" to "SAC" has incompatible type "str"',
+    "from rl_training import SAC\nSAC('a', gama=1)": 'Unexpected keyword argument "gama" for "SAC"',
+    "from rl_training import SAC\nSAC('a', alpha='b')": "expected \"float | Literal['auto']\"",
     "from rl_training import SAC\nSAC('Pendulum-v1').lern()": '"SAC" has no attribute "lern"',
     "from rl_training import SAC\nSAC('Pendulum-v1').learn('many')": 'Argument 1 to "learn"',
     "from rl_training.runtime.sac_trainer import train_sac\ntrain_sac('sac')": 'expected "TrainConfig"',

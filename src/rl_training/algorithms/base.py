@@ -19,16 +19,17 @@ from rl_training.core.results import UpdateResult
 from rl_training.core.rng import stream
 from rl_training.core.schedules import Every, linear
 from rl_training.core.specs import ACTION_DTYPES, Array, ArraySpec, EnvSpec, image, vector
-from rl_training.engine.acting import Act, Acting
+from rl_training.engine.acting import NO_STATE, Act, Acting, State
 from rl_training.engine.compilation import Announce
 from rl_training.engine.engine import MAX_COUNT, Engine, Execution
 from rl_training.engine.groups import Groups, Params
-from rl_training.engine.networks import Batch, Binding, BoundNetwork, Networks, has_convolutions
-from rl_training.engine.optimizers import Adam
+from rl_training.engine.networks import BUFFERS, Batch, Binding, BoundNetwork, Networks, must_loop
+from rl_training.engine.optimizers import Adam, optimizer_of
 from rl_training.engine.phases import LossResult, Metrics, Noise, NoiseSpec, Phase, Source
 from rl_training.engine.targets import HardCopy, Polyak, TargetUpdate
 from rl_training.engine.training import Training
-from rl_training.tensors.observations import numbers, pack, split, with_numbers
+from rl_training.models.layers import initialize_
+from rl_training.tensors.observations import numbers, pack, split, with_numbers, zeros
 
 OBSERVATION_LIMIT = 10.0  # normalised observations beyond it are clipped, as in VecNormalize
 STD_FLOOR = 1e-3  # added to a dataset's standard deviations, as in the authors' code of TD3+BC
@@ -55,18 +56,17 @@ class Learner(Algorithm):
         self.seeds, self.device = tuple(seeds), torch.device(device)
         models = [model] if isinstance(model, nn.Module) else list(model)
         self.model = models[0]
-        self._check_no_buffers()
         self.observation = observation if observation is not None else _observation_of(self.model)
         self.normalizer = self._make_normalizer()
         prepare = self._prepare if self.normalizer is not None or self.observation.parts else None
         self.binding = Binding(self.networks_type, self.modules(self.model), prepare)
-        optimizer = Adam(self.settings.adam_eps, max_grad_norm=self.settings.max_grad_norm)
+        optimizer = optimizer_of(self.settings)
         phases = [replace(phase, optimizer=phase.optimizer or optimizer) for phase in self.phases()]
-        # With a seed axis a convolution would become a grouped one, which rounds differently and is no faster.
-        looped = has_convolutions(self.model)
-        execution = Execution(self.seeds, self.device, compiled, backend, looped)
+        execution = Execution(self.seeds, self.device, compiled, backend, looped=must_loop(self.model))
         targets = self.target_update()
-        self.engine = Engine(phases, self._members(models, targets), self.binding, execution, targets)
+        tensors = self._members(models, targets), self._buffers(models, targets)
+        self.engine = Engine(phases, tensors[0], self.binding, execution, targets, tensors[1])
+        self._noise_specs: dict[int, dict[str, NoiseSpec]] = {}  # by batch size
         self.last_step = 0  # the environment step of the newest update, by which hard target copies are scheduled
         self.acting, self.training = Acting(self.engine), Training(self.engine)
         self.set_progress(0.0)
@@ -88,18 +88,27 @@ class Learner(Algorithm):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(int(stream(seed, "init").integers(2**62)))
                 models.append(cls.build_model(spec, settings))
+                if settings.network.initial_weights != "default":
+                    initialize_(models[-1], settings.network.initial_weights, settings.network.activation)
         options: dict[str, Any] = {"device": device, "compiled": compiled, "observation": spec.observation}
         return cls(model=models, settings=settings, seeds=seeds, **options)
 
     # --- acting --------------------------------------------------------------------------------------------------
-    def act_greedy(self, obs: Tensor) -> Act:
-        """Actions in the library's units for (seeds, rows, *obs)."""
-        return self.acting.greedy(self.greedy, obs)
+    def act_greedy(self, obs: Tensor, state: State = NO_STATE) -> Act:
+        """Actions in the library's units for (seeds, rows, *obs); `state` is a recurrent policy's."""
+        return self.acting.greedy(self.greedy, obs, state)
 
-    def act_explore(self, obs: Tensor, step: int, progress: float) -> Act:
+    def act_explore(
+        self, obs: Tensor, step: int, progress: float, state: State = NO_STATE, stream: str = "explore"
+    ) -> Act:
         """Actions for collecting data, with the random numbers of that step."""
         noise, amount = self.explore_noise(obs.shape[1]), self.exploration(progress)
-        return self.acting.explore(self.explore, obs, noise, step, amount)
+        return self.acting.explore(self.explore, obs, noise, step, amount, state, stream)
+
+    def initial_states(self, rows: int) -> dict[str, Tensor]:
+        """`initial_state` for every seed: (seeds, rows, ...)."""
+        seeds = len(self.seeds)
+        return {name: one.expand(seeds, *one.shape).to(self.device) for name, one in self.initial_state(rows).items()}
 
     def act_random(self, step: int, rows: int, device: torch.device | None = None) -> Act:
         """Uniformly random actions, drawn on the device of the observations (None: the host)."""
@@ -130,10 +139,11 @@ class Learner(Algorithm):
         if self.normalizer is not None:
             self.normalizer.restore(self.engine.groups()[GROUP], count)
 
-    def copy_observation_statistics(self, other: Learner) -> None:
-        """Copy the running statistics of another learner's first seed to every seed."""
-        if self.normalizer is not None and other.normalizer is not None:
-            self.normalizer.start_from(other.normalizer)
+    def copy_observation_statistics(self, others: Sequence[Learner]) -> None:
+        """Copy the running statistics of one learner's first seed to every seed, or of one learner's to each."""
+        found = [other.normalizer for other in others if other.normalizer is not None]
+        if self.normalizer is not None and found:
+            self.normalizer.start_from(found)
 
     # --- learning ------------------------------------------------------------------------------------------------
     def set_progress(self, progress: float) -> None:
@@ -155,15 +165,24 @@ class Learner(Algorithm):
         if source.priorities is not None:
             source.priorities.set_beta(linear(self.settings.prioritized_beta_start, 1.0, self.progress))
         batch_size = self.settings.batch_size
-        self.training.train(source, count, batch_size, self.noise(batch_size))
+        self.training.train(source, count, batch_size, self.update_noise(batch_size))
         self._set_step(global_step)
+
+    def update_noise(self, batch_size: int) -> dict[str, NoiseSpec]:
+        """All random numbers that one update needs: those of the losses and those of dropout layers."""
+        if not any(network.dropouts for network in self.binding.networks.values()):
+            return self.noise(batch_size)
+        if batch_size not in self._noise_specs:
+            own, batch = self.noise(batch_size), zeros(self.observation, self.action_spec, (1, batch_size), self.device)
+            self._noise_specs[batch_size] = {**own, **self.engine.dropout_specs(batch, self.engine.host_noise(own))}
+        return self._noise_specs[batch_size]
 
     def update(self, batch: Mapping[str, Any], global_step: int | None = None) -> UpdateResult:
         """Take one gradient step of the whole algorithm on a given batch (one seed)."""
         tensors = {name: self._batch_tensor(name, value).unsqueeze(0) for name, value in self._packed(batch).items()}
         rows = {name: tensor.shape[1] for name, tensor in tensors.items()}
         require(len(set(rows.values())) == 1, "all batch tensors", f"of the same length, got {rows}")
-        noise = self.engine.host_noise(self.noise(tensors["obs"].shape[1]))
+        noise = self.engine.host_noise(self.update_noise(tensors["rewards"].shape[1]))
         with self.engine.denormals_flushed():
             self.engine.update(tensors, noise, due=tuple(phase.name for phase in self.engine.phases))
         self._set_step(self.update_count if global_step is None else global_step)
@@ -224,13 +243,13 @@ class Learner(Algorithm):
         return self.binding.networks_of(self.engine.groups_by_seed()[index])
 
     def seed_parameters(self, index: int) -> dict[str, Tensor]:
-        """One seed's parameters by name, without its target networks."""
+        """One seed's parameters and buffers by name, without its target networks."""
         targets = self.engine.targets.groups if self.engine.targets is not None else {}
         groups = self.engine.groups_by_seed()[index]
         return {
-            f"{group}.{name}": tensor
+            f"{group.removeprefix(BUFFERS)}.{name}": tensor
             for group, params in groups.items()
-            if group not in targets
+            if group.removeprefix(BUFFERS) not in targets
             for name, tensor in params.items()
         }
 
@@ -256,7 +275,8 @@ class Learner(Algorithm):
         """Reject a loaded state whose metrics are not this learner's, which are found with a batch of the source."""
         if self.engine.metrics.names:
             batch = source.gather(torch.zeros(len(self.seeds), 2, dtype=torch.int64, device=self.device))
-            self.engine.metrics.check_names(self.engine.metric_names(batch, self.engine.host_noise(self.noise(2))))
+            noise = self.engine.host_noise(self.update_noise(2))
+            self.engine.metrics.check_names(self.engine.metric_names(batch, noise))
 
     def _members(self, models: Sequence[nn.Module], targets: TargetUpdate | None) -> dict[str, list[Params]]:
         """For each group, the tensors of every seed: networks, targets, scalars."""
@@ -271,6 +291,16 @@ class Learner(Algorithm):
         if self.normalizer is not None:
             members[GROUP] = self.normalizer.members()
         return members
+
+    def _buffers(self, models: Sequence[nn.Module], targets: TargetUpdate | None) -> dict[str, list[Params]]:
+        """For each network with buffers, and its target, those of every seed."""
+        buffers = {}
+        for group, network in self.binding.networks.items():
+            if network.buffers:
+                found = [dict(self.modules(model)[group].named_buffers()) for model in models]
+                buffers[group] = [{name: one[name] for name in network.buffers} for one in found]
+        copies = {} if targets is None else {t: buffers[g] for t, g in targets.groups.items() if g in buffers}
+        return {**buffers, **copies}
 
     def _make_normalizer(self) -> ObservationNormalizer | None:
         if not self.settings.normalize_observations:
@@ -300,10 +330,9 @@ class Learner(Algorithm):
         for group, module in self.modules(self.model).items():
             for name, parameter in module.named_parameters():
                 parameter.data = first[group][name]
-
-    def _check_no_buffers(self) -> None:
-        for name, _ in self.model.named_buffers():
-            raise ValueError(f"model must be free of buffers (pass constants as arguments), got buffer {name!r}")
+            for name, buffer in first.get(BUFFERS + group, {}).items():
+                owner, _, own_name = name.rpartition(".")
+                module.get_submodule(owner)._buffers[own_name] = buffer
 
 
 def _observation_of(model: Any) -> ArraySpec:

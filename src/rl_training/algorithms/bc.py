@@ -12,15 +12,15 @@ from rl_training.algorithms.base import Batch, LossResult, Noise, Phase
 from rl_training.algorithms.offline import GaussianPolicyLearner, GaussianPolicyNetworks
 from rl_training.config.settings import OfflineSettings
 from rl_training.core.specs import EnvSpec
+from rl_training.models.features import network_input
 from rl_training.models.mlp_iql import ClippedGaussianModel
 
 
 @dataclass(frozen=True)
 class BCSettings(OfflineSettings):
-    """Sizes and rates as in CORL: two layers of 256, batches of 256, rate 3e-4; locomotion on normalised states.
+    """The policy is IQL's Gaussian with a learned standard deviation, where CORL minimises a squared error."""
 
-    The policy is IQL's Gaussian with a learned standard deviation, where CORL minimises a squared error.
-    """
+    # Defaults: CORL's: two layers of 256, batches of 256, rate 3e-4; locomotion on normalised states.
 
 
 class BC(GaussianPolicyLearner):
@@ -33,7 +33,8 @@ class BC(GaussianPolicyLearner):
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
-        return ClippedGaussianModel(spec.observation.size, spec.action.size, settings.hidden_sizes)
+        inputs = network_input(spec.observation, settings.network)
+        return ClippedGaussianModel(inputs, spec.action.size, settings.actor_layers)
 
     def phases(self) -> tuple[Phase, ...]:
         return (Phase("actor", ("actor",), self.actor_loss),)

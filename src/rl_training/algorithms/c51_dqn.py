@@ -15,6 +15,7 @@ from rl_training.config.fields import at_least, closed_interval, setting
 from rl_training.config.settings import MAX_OUTPUTS
 from rl_training.core.checks import require
 from rl_training.core.specs import EnvSpec
+from rl_training.models.features import network_input
 from rl_training.models.mlp_c51_q_network import MLPC51QNetwork
 
 MAX_ATOM = 1e30  # atoms are float32
@@ -23,9 +24,9 @@ MAX_ATOM = 1e30  # atoms are float32
 @dataclass(frozen=True)
 class C51Settings(DQNSettings):
     # Defaults: the paper's 51 atoms from -10 to 10 (for clipped rewards); the rest as in DQN.
-    num_atoms: int = setting(51, at_least(2, MAX_OUTPUTS))
-    v_min: float = setting(-10.0, closed_interval(-MAX_ATOM, MAX_ATOM))
-    v_max: float = setting(10.0, closed_interval(-MAX_ATOM, MAX_ATOM))
+    num_atoms: int = setting(51, at_least(2, MAX_OUTPUTS))  # atoms of the distribution of returns
+    v_min: float = setting(-10.0, closed_interval(-MAX_ATOM, MAX_ATOM))  # the smallest atom
+    v_max: float = setting(10.0, closed_interval(-MAX_ATOM, MAX_ATOM))  # the largest atom
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,9 +51,9 @@ class C51DQN(DQN):
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return MLPC51QNetwork(
-            spec.observation.network_input,
+            network_input(spec.observation, settings.network),
             spec.action.size,
-            settings.hidden_sizes,
+            settings.critic_layers,
             settings.num_atoms,
             settings.v_min,
             settings.v_max,

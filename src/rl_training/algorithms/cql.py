@@ -39,9 +39,9 @@ class CQLSettings(OfflineSettings, SACSettings):
     # SAC's networks: CORL initialises critics orthogonally, and its actor's log-std one lower.
     hidden_sizes: tuple[int, ...] = setting((256, 256, 256))
     actor_learning_rate: float | None = setting(3e-5, above(0))  # the temperature's too; null: as the critics
-    cql_alpha: float = setting(10.0, above(0))
-    num_cql_samples: int = setting(10, at_least(1, MAX_SAMPLES))  # actions of each of three kinds
-    cql_temperature: float = setting(1.0, above(0))
+    cql_alpha: float = setting(10.0, above(0))  # weight of the conservative penalty
+    num_cql_samples: int = setting(10, at_least(1, MAX_SAMPLES))  # actions of each of three kinds in the penalty
+    cql_temperature: float = setting(1.0, above(0))  # of the log-sum-exp in the penalty
     lagrange_threshold: float | None = setting(None, above(0))  # if set, the penalty's weight is tuned to keep this gap
     bc_updates: int = setting(0, at_least(0))  # updates at the start in which the actor clones the data
     backup_entropy: bool = False  # true: SAC's target; false: the authors', without entropy

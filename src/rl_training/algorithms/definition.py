@@ -10,12 +10,13 @@ from torch import Tensor, nn
 
 from rl_training.config.settings import ReplaySettings
 from rl_training.core.d4rl import domain
-from rl_training.core.schedules import linear
 from rl_training.core.specs import ArraySpec, EnvSpec, Kind, action_spec
 from rl_training.engine.acting import Act
 from rl_training.engine.networks import Networks
 from rl_training.engine.phases import NoiseSpec, Phase
 from rl_training.engine.targets import TargetUpdate
+
+ANY_OBSERVATION: tuple[Kind, ...] = ("vector", "image", "mixed")
 
 
 class Algorithm:
@@ -88,6 +89,13 @@ class Algorithm:
         """The random numbers for `rows` exploring actions of one seed."""
         return NoiseSpec(*self.action_spec.exploration_noise(rows))
 
+    def initial_state(self, rows: int) -> dict[str, Tensor]:
+        """A recurrent policy's state (rows, ...) at the start of an episode; empty: the policy has none.
+
+        `greedy` and `explore` of a recurrent policy get it as their last argument and return the next one in `Act`.
+        """
+        return {}
+
     def exploration(self, progress: float) -> float:
         """The amount of exploration after this share of the run."""
         return 1.0
@@ -102,5 +110,4 @@ class Algorithm:
 
     def rate(self, progress: float) -> float:
         """The learning rate of phases without their own."""
-        rate = float(self.settings.learning_rate)
-        return linear(rate, 0.0, progress) if self.settings.learning_rate_schedule == "linear" else rate
+        return float(self.settings.rate(progress))

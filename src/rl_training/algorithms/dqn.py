@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +21,14 @@ from rl_training.algorithms.base import (
     Phase,
     ReplaySettings,
 )
+from rl_training.algorithms.definition import ANY_OBSERVATION
 from rl_training.algorithms.loss_functions import dqn_loss as dqn_loss
 from rl_training.algorithms.losses import chosen, huber, td_target, value_terms
 from rl_training.config.fields import above, at_least, closed_interval, setting
 from rl_training.core.checks import require
 from rl_training.core.schedules import linear
-from rl_training.core.specs import EnvSpec
+from rl_training.core.specs import EnvSpec, Kind
+from rl_training.models.features import network_input
 from rl_training.models.mlp_q_network import MLPQNetwork
 
 
@@ -39,18 +41,22 @@ class DQNSettings(ReplaySettings):
     train_frequency: int = setting(4, at_least(1))
     gradient_updates_per_step: int = setting(4, at_least(1))
     learning_rate: float = setting(6.3e-4, above(0))
-    max_grad_norm: float | None = setting(10.0, above(0))  # Stable-Baselines3's default
-    target_update_interval: int = setting(250, at_least(1))  # environment steps
-    epsilon_start: float = setting(1.0, closed_interval(0, 1))
-    epsilon_end: float = setting(0.1, closed_interval(0, 1))
+    max_grad_norm: float | None = setting(10.0, above(0))  # clips the norm of gradients (Stable-Baselines3's default)
+    target_update_interval: int = setting(250, at_least(1))  # environment steps between copies to the target network
+    epsilon_start: float = setting(1.0, closed_interval(0, 1))  # share of random actions at the start
+    epsilon_end: float = setting(0.1, closed_interval(0, 1))  # share of random actions after `exploration_fraction`
     exploration_fraction: float = setting(0.12, closed_interval(0, 1))  # share of the run over which epsilon falls
-    double: bool = setting(False)  # van Hasselt et al. 2016
-    dueling: bool = setting(False)  # Wang et al. 2016
-    n_step: int = setting(1, at_least(1))
-    prioritized: bool = setting(False)  # Schaul et al. 2016
+    double: bool = setting(False)  # the online network chooses the next action (van Hasselt et al. 2016)
+    dueling: bool = setting(False)  # separate value and advantages (Wang et al. 2016)
+    n_step: int = setting(1, at_least(1))  # rewards in a return before it is bootstrapped
+    prioritized: bool = setting(False)  # draw transitions in proportion to their errors (Schaul et al. 2016)
     prioritized_alpha: float = setting(0.6, closed_interval(0, 1))  # exponent of the priorities; 0: uniform sampling
     prioritized_beta_start: float = setting(0.4, closed_interval(0, 1))  # exponent of importance weights, 1 at the end
-    noisy: bool = setting(False)  # Fortunato et al. 2018; explores by its noisy weights, without epsilon
+    noisy: bool = setting(False)  # explore by noisy weights, without epsilon (Fortunato et al. 2018)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.network.actor is None, "network.actor", "left out: there is no actor, only critic (the Q network)")
 
 
 class DQNNetworks(Networks):
@@ -61,7 +67,7 @@ class DQN(Learner):
     name = "dqn"
     title = "Deep Q-network, with switches for double, dueling, n-step, prioritised and noisy"
     actions = ("discrete",)
-    observations = ("vector", "image")
+    observations: ClassVar[tuple[Kind, ...]] = ANY_OBSERVATION
     settings_type = DQNSettings
     networks_type = DQNNetworks
     settings: DQNSettings
@@ -75,9 +81,8 @@ class DQN(Learner):
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
-        return MLPQNetwork(
-            spec.observation.network_input, spec.action.size, settings.hidden_sizes, settings.dueling, settings.noisy
-        )
+        inputs = network_input(spec.observation, settings.network)
+        return MLPQNetwork(inputs, spec.action.size, settings.critic_layers, settings.dueling, settings.noisy)
 
     def modules(self, model: Any) -> dict[str, nn.Module]:
         return {"q": model}

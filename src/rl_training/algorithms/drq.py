@@ -20,6 +20,7 @@ from rl_training.core.results import UpdateResult
 from rl_training.core.specs import EnvSpec
 from rl_training.models.augment import random_shift
 from rl_training.models.cnn.drq import CNNDrQModel
+from rl_training.models.features import Observed, network_input
 
 MAX_AUGMENTATIONS = 64
 
@@ -35,9 +36,9 @@ class DrQSettings(ImageSettings, SACSettings):
     alpha: float | Literal["auto"] = setting(0.1, at_least(0))
     initial_alpha: float = setting(0.1, at_least(1e-8))
     policy_delay: int = setting(2, at_least(1))  # updates of the critics for each of the actor and the targets
-    target_augmentations: int = setting(2, at_least(1, MAX_AUGMENTATIONS))  # the paper's K
-    loss_augmentations: int = setting(2, at_least(1, MAX_AUGMENTATIONS))  # the paper's M
-    encoder: str = setting("drq", one_of("drq", "nature"))
+    target_augmentations: int = setting(2, at_least(1, MAX_AUGMENTATIONS))  # copies in the target (the paper's K)
+    loss_augmentations: int = setting(2, at_least(1, MAX_AUGMENTATIONS))  # copies in the loss (the paper's M)
+    encoder: str = setting("drq", one_of("drq", "nature"))  # the convolutions: the authors' or the Nature CNN
 
     @property
     def network_rows(self) -> int:
@@ -67,7 +68,9 @@ class DrQ(SAC):
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         sizes = {**settings.network_sizes(), "num_critics": settings.num_critics}
-        return CNNDrQModel(spec.observation.shape, spec.action.size, encoder=settings.encoder, **sizes)
+        own = network_input(spec.observation, settings.network)
+        encoder = own if isinstance(own, Observed) else settings.encoder
+        return CNNDrQModel(spec.observation.shape, spec.action.size, encoder=encoder, **sizes)
 
     def modules(self, model: Any) -> dict[str, nn.Module]:
         networks = {"encoder": model.encoder, "critic": model.critic, "actor": model.actor}

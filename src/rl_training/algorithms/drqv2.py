@@ -32,6 +32,7 @@ from rl_training.core.specs import EnvSpec
 from rl_training.engine.phases import Source
 from rl_training.models.augment import random_shift
 from rl_training.models.cnn.drqv2 import CNNDrQv2Model
+from rl_training.models.features import Observed, network_input
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,13 @@ class DrQv2Settings(ImageSettings):
     learning_starts: int = setting(2000, at_least(0))
     train_frequency: int = setting(2, at_least(1))
     learning_rate: float = setting(1e-4, above(0))
-    n_step: int = setting(3, at_least(1))
+    n_step: int = setting(3, at_least(1))  # rewards in a return before it is bootstrapped
     # The standard deviation of the noise, in units of half the action range, decreases linearly over `std_steps` agent
     # steps (a repeated action counts once): 100,000 for the paper's easy tasks, 500,000 and 2,000,000 for the others.
-    std_start: float = setting(1.0, at_least(0))
-    std_end: float = setting(0.1, at_least(0))
-    std_steps: int = setting(100_000, at_least(1))
-    noise_clip: float = setting(0.3, at_least(0))  # in the losses, not in the environment
+    std_start: float = setting(1.0, at_least(0))  # standard deviation of the noise at the start
+    std_end: float = setting(0.1, at_least(0))  # standard deviation of the noise after `std_steps`
+    std_steps: int = setting(100_000, at_least(1))  # agent steps over which it falls
+    noise_clip: float = setting(0.3, at_least(0))  # bound of the noise in the losses, not in the environment
 
 
 def noisy_action(mean: Tensor, noise: Tensor) -> Tensor:
@@ -77,7 +78,9 @@ class DrQv2(Learner):
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
-        return CNNDrQv2Model(spec.observation.shape, spec.action.size, **settings.network_sizes())
+        own = network_input(spec.observation, settings.network)
+        encoder = own if isinstance(own, Observed) else "drq"
+        return CNNDrQv2Model(spec.observation.shape, spec.action.size, encoder=encoder, **settings.network_sizes())
 
     def modules(self, model: Any) -> dict[str, nn.Module]:
         return {"encoder": model.encoder, "critic": model.critic, "actor": model.actor}

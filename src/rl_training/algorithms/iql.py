@@ -26,6 +26,7 @@ from rl_training.config.fields import above, closed_interval, one_of, open_inter
 from rl_training.config.settings import OfflineSettings
 from rl_training.core.schedules import cosine
 from rl_training.core.specs import EnvSpec
+from rl_training.models.features import network_input
 from rl_training.models.mlp_iql import MLPIQLModel
 
 # The authors' settings for other domains (configs/, README; without their dropout on Kitchen and Adroit).
@@ -38,12 +39,12 @@ BY_DOMAIN: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class IQLSettings(OfflineSettings):
-    # Defaults: the authors' code for locomotion (implicit_q_learning configs/mujoco_config.py, learner.py).
+    # Defaults: the authors' code for locomotion (implicit_q_learning: mujoco_config.py, learner.py).
     reward_scale: float | Literal["return_range"] = setting("return_range", above(0))
-    tau: float = setting(0.005, closed_interval(0, 1))
-    expectile: float = setting(EXPECTILE, open_interval(0, 1))
+    tau: float = setting(0.005, closed_interval(0, 1))  # share of a network that its target takes over at each update
+    expectile: float = setting(EXPECTILE, open_interval(0, 1))  # of the values that V estimates; 1: the best
     beta: float = setting(3.0, above(0))  # multiplies the advantage (the paper's inverse temperature)
-    max_advantage_weight: float = setting(100.0, above(0))
+    max_advantage_weight: float = setting(100.0, above(0))  # bound of an action's weight in the actor's loss
     actor_schedule: str = setting("cosine", one_of("cosine", "constant"))  # cosine: the actor's rate decreases to 0
 
 
@@ -66,7 +67,8 @@ class IQL(GaussianPolicyLearner):
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
-        return MLPIQLModel(spec.observation.size, spec.action.size, settings.hidden_sizes)
+        inputs = network_input(spec.observation, settings.network)
+        return MLPIQLModel(inputs, spec.action.size, settings.actor_layers, settings.critic_layers)
 
     def modules(self, model: Any) -> dict[str, nn.Module]:
         return {"value": model.state_value, "actor": model.actor, "critic": model.critic}
@@ -81,7 +83,7 @@ class IQL(GaussianPolicyLearner):
 
     def actor_rate(self, progress: float) -> float:
         rate = self.rate(progress)
-        return cosine(rate, progress) if self.settings.actor_schedule == "cosine" else rate
+        return cosine(rate, 0.0, progress) if self.settings.actor_schedule == "cosine" else rate
 
     def target_update(self) -> Polyak:
         return Polyak({"target_critic": "critic"}, self.settings.tau, after="critic")

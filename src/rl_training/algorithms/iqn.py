@@ -16,6 +16,7 @@ from rl_training.config.fields import at_least, setting
 from rl_training.config.settings import MAX_OUTPUTS
 from rl_training.core.checks import require
 from rl_training.core.specs import EnvSpec
+from rl_training.models.features import network_input
 from rl_training.models.mlp_iqn_q_network import MLPIQNQNetwork
 
 
@@ -25,7 +26,7 @@ class IQNSettings(QRDQNSettings):
     num_quantiles: int = setting(64, at_least(1, MAX_OUTPUTS))  # N, random levels per row
     num_target_quantiles: int = setting(64, at_least(1, MAX_OUTPUTS))  # N', random levels per row of the target
     num_policy_quantiles: int = setting(32, at_least(1, MAX_OUTPUTS))  # K: evenly spaced, random in the paper
-    num_cosines: int = setting(64, at_least(1, MAX_OUTPUTS))
+    num_cosines: int = setting(64, at_least(1, MAX_OUTPUTS))  # cosines that encode a level
 
     @property
     def network_rows(self) -> int:
@@ -48,9 +49,9 @@ class IQN(QRDQN):
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return MLPIQNQNetwork(
-            spec.observation.network_input,
+            network_input(spec.observation, settings.network),
             spec.action.size,
-            settings.hidden_sizes,
+            settings.critic_layers,
             settings.num_policy_quantiles,
             settings.num_cosines,
             settings.dueling,

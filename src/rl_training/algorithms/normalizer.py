@@ -6,7 +6,7 @@ statistics (`observe`) or those of a dataset.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -69,10 +69,12 @@ class ObservationNormalizer:
             scale = group["scale"].cpu().double().numpy()
             self.squares = torch.from_numpy(np.maximum(1 / np.square(scale) - EPSILON, 0) * count)
 
-    def start_from(self, other: ObservationNormalizer) -> None:
-        """Copy the statistics of the other's first seed to every seed."""
-        self.count = other.count
-        self.mean[:], self.squares[:] = other.mean[0], other.squares[0]
+    def start_from(self, others: Sequence[ObservationNormalizer]) -> None:
+        """Copy the statistics of one other's first seed to every seed, or of one other's to each."""
+        self.count = others[0].count
+        for index in range(len(self.mean)):
+            other = others[index % len(others)]
+            self.mean[index], self.squares[index] = other.mean[0], other.squares[0]
 
     # --- normalising ---------------------------------------------------------------------------------------------
     def normalized(self, groups: Groups, numbers: Tensor) -> Tensor:

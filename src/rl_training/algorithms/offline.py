@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from rl_training.algorithms.base import Act, Batch, BoundNetwork, Learner, Networks
 from rl_training.config.settings import RECIPE, SOURCES, dataset_kind_of
+from rl_training.core.specs import Kind
 from rl_training.data.datasets.formats.minari import find_minari
 from rl_training.models.parts import MAX_ACTION, gaussian_log_density
 
@@ -19,6 +20,7 @@ class OfflineLearner(Learner):
     """A learner that trains on a dataset."""
 
     offline = True
+    observations: ClassVar[tuple[Kind, ...]] = ("vector",)
 
     @classmethod
     def drop_replaced(cls, given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

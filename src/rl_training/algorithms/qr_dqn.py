@@ -13,14 +13,15 @@ from rl_training.algorithms.losses import chosen, quantile_huber, td_target, val
 from rl_training.config.fields import above, at_least, setting
 from rl_training.config.settings import MAX_OUTPUTS
 from rl_training.core.specs import EnvSpec
+from rl_training.models.features import network_input
 from rl_training.models.mlp_qr_q_network import MLPQRQNetwork
 
 
 @dataclass(frozen=True)
 class QRDQNSettings(DQNSettings):
     # Defaults: the paper's 200 quantiles and kappa 1; the rest as in DQN.
-    num_quantiles: int = setting(200, at_least(1, MAX_OUTPUTS))
-    kappa: float = setting(1.0, above(0))
+    num_quantiles: int = setting(200, at_least(1, MAX_OUTPUTS))  # quantiles of the distribution of returns
+    kappa: float = setting(1.0, above(0))  # errors above it count linearly (Huber)
 
 
 class QRDQN(DQN):
@@ -34,9 +35,9 @@ class QRDQN(DQN):
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return MLPQRQNetwork(
-            spec.observation.network_input,
+            network_input(spec.observation, settings.network),
             spec.action.size,
-            settings.hidden_sizes,
+            settings.critic_layers,
             settings.num_quantiles,
             settings.dueling,
             settings.noisy,

@@ -10,7 +10,7 @@ from rl_training.config.fields import above, at_least, closed_interval, setting
 
 @dataclass(frozen=True)
 class RainbowSettings(C51Settings):
-    # The paper's settings (table 1); the rest as in DQN.
+    # Defaults: the paper's (table 1); the rest as in DQN.
     double: bool = setting(True)
     dueling: bool = setting(True)
     n_step: int = setting(3, at_least(1))

@@ -16,6 +16,7 @@ from rl_training.algorithms.sac import SAC, Critics, SACSettings
 from rl_training.config.fields import at_least, setting
 from rl_training.core.checks import require
 from rl_training.core.specs import EnvSpec
+from rl_training.models.features import network_input
 from rl_training.models.mlp_redq import MLPREDQModel
 from rl_training.models.parts import check_count
 
@@ -28,7 +29,7 @@ class REDQSettings(SACSettings):
     # Defaults: the authors' code (train_redq_sac.py, redq_sac.py).
     learning_starts: int = setting(5000, at_least(0))
     gradient_updates_per_step: int = setting(20, at_least(1))  # of the critics; the actor trains at the last one
-    num_critics: int = setting(10, at_least(1))
+    num_critics: int = setting(10, at_least(1))  # critics in the ensemble
     subset_size: int = setting(2, at_least(1))  # target critics drawn for each update
 
     def __post_init__(self) -> None:
@@ -67,7 +68,9 @@ class REDQ(SAC):
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
-        return MLPREDQModel(spec.observation.size, spec.action.size, settings.hidden_sizes, settings.num_critics)
+        inputs = network_input(spec.observation, settings.network)
+        layers = settings.actor_layers, settings.num_critics, settings.critic_layers
+        return MLPREDQModel(inputs, spec.action.size, *layers)
 
     @classmethod
     def task_settings(cls, env_id: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -22,10 +22,12 @@ from rl_training.algorithms.base import (
     Polyak,
     ReplaySettings,
 )
+from rl_training.algorithms.definition import ANY_OBSERVATION
 from rl_training.algorithms.loss_functions import sac_loss as sac_loss
 from rl_training.algorithms.losses import ensemble_squared_error, soft_policy_term, td_target
 from rl_training.config.fields import at_least, closed_interval, setting
-from rl_training.core.specs import EnvSpec
+from rl_training.core.specs import EnvSpec, Kind
+from rl_training.models.features import network_input
 from rl_training.models.mlp_sac import MLPSACModel
 
 Policy = BoundNetwork[tuple[Tensor, Tensor]]  # (obs, noise) -> actions, log-densities
@@ -35,11 +37,11 @@ Critics = BoundNetwork[Tensor]  # (obs, action) -> (members, batch, ...)
 @dataclass(frozen=True)
 class SACSettings(ReplaySettings):
     # Defaults: Stable-Baselines3 sac.py (the paper's table, with the tuned temperature).
-    tau: float = setting(0.005, closed_interval(0, 1))
-    alpha: float | Literal["auto"] = setting("auto", at_least(0))  # entropy temperature
+    tau: float = setting(0.005, closed_interval(0, 1))  # share of a network that its target takes over at each update
+    alpha: float | Literal["auto"] = setting("auto", at_least(0))  # entropy temperature; auto: tuned
     initial_alpha: float = setting(1.0, at_least(1e-8))  # the initial value of a tuned temperature
-    target_entropy: float | Literal["auto"] = setting("auto")  # auto: minus the number of action dimensions
-    num_critics: int = setting(2, at_least(1))
+    target_entropy: float | Literal["auto"] = setting("auto")  # of a tuned one; auto: minus the action dimensions
+    num_critics: int = setting(2, at_least(1))  # critics; the smallest value counts
 
 
 class SACNetworks(Networks):
@@ -63,13 +65,16 @@ class SACNetworks(Networks):
 class SAC(Learner):
     name = "sac"
     title = "Soft actor-critic with a tuned or fixed temperature and any number of critics"
+    observations: ClassVar[tuple[Kind, ...]] = ANY_OBSERVATION
     settings_type = SACSettings
     networks_type = SACNetworks
     settings: SACSettings
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
-        return MLPSACModel(spec.observation.size, spec.action.size, settings.hidden_sizes, settings.num_critics)
+        inputs = network_input(spec.observation, settings.network)
+        layers = settings.actor_layers, settings.num_critics, settings.critic_layers
+        return MLPSACModel(inputs, spec.action.size, *layers)
 
     def modules(self, model: Any) -> dict[str, nn.Module]:
         return {"actor": model.actor, "critic": model.critic}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -20,9 +20,11 @@ from rl_training.algorithms.base import (
     Polyak,
     ReplaySettings,
 )
+from rl_training.algorithms.definition import ANY_OBSERVATION
 from rl_training.algorithms.losses import ensemble_squared_error, td_target
 from rl_training.config.fields import at_least, closed_interval, setting
-from rl_training.core.specs import EnvSpec
+from rl_training.core.specs import EnvSpec, Kind
+from rl_training.models.features import network_input
 from rl_training.models.mlp_td3 import MLPTD3Model
 
 
@@ -30,10 +32,10 @@ from rl_training.models.mlp_td3 import MLPTD3Model
 class TD3Settings(ReplaySettings):
     # Defaults: the authors' code (sfujim/TD3 TD3.py, main.py). Noise is in units of half the action range.
     learning_starts: int = setting(25_000, at_least(0))
-    tau: float = setting(0.005, closed_interval(0, 1))
-    exploration_noise: float = setting(0.1, at_least(0))
-    policy_noise: float = setting(0.2, at_least(0))  # smooths the target policy
-    noise_clip: float = setting(0.5, at_least(0))
+    tau: float = setting(0.005, closed_interval(0, 1))  # share of a network that its target takes over at each update
+    exploration_noise: float = setting(0.1, at_least(0))  # standard deviation of the noise added to actions
+    policy_noise: float = setting(0.2, at_least(0))  # standard deviation of the noise that smooths the target policy
+    noise_clip: float = setting(0.5, at_least(0))  # bound of that noise
     policy_delay: int = setting(2, at_least(1))  # updates of the critics for each of the actor and the targets
 
 
@@ -50,13 +52,15 @@ class TD3Networks(Networks):
 class TD3(Learner):
     name = "td3"
     title = "Twin delayed deep deterministic policy gradient"
+    observations: ClassVar[tuple[Kind, ...]] = ANY_OBSERVATION
     settings_type = TD3Settings
     networks_type = TD3Networks
     settings: TD3Settings
 
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
-        return MLPTD3Model(spec.observation.size, spec.action.size, settings.hidden_sizes)
+        inputs = network_input(spec.observation, settings.network)
+        return MLPTD3Model(inputs, spec.action.size, settings.actor_layers, settings.critic_layers)
 
     def modules(self, model: Any) -> dict[str, nn.Module]:
         return {"actor": model.actor, "critic": model.critic}

@@ -13,9 +13,10 @@ from rl_training.algorithms.loss_functions import tqc_loss as tqc_loss
 from rl_training.algorithms.losses import ensemble_quantile_huber
 from rl_training.algorithms.sac import SAC, Critics, SACSettings
 from rl_training.config.fields import above, at_least, setting
-from rl_training.config.settings import check_sizes
+from rl_training.config.network import check_sizes
 from rl_training.core.checks import require
 from rl_training.core.specs import EnvSpec
+from rl_training.models.features import network_input
 from rl_training.models.mlp_tqc import MLPTQCModel
 
 
@@ -24,16 +25,16 @@ class TQCSettings(SACSettings):
     # Defaults: the authors' code (tqc_pytorch main.py, structures.py). It trains from the first full batch on, and acts
     # with the untrained policy until then, where we act at random.
     learning_starts: int = setting(256, at_least(0))
-    critic_hidden_sizes: tuple[int, ...] | None = setting((512, 512, 512))  # null: the actor's `hidden_sizes`
-    num_critics: int = setting(5, at_least(1))
-    num_quantiles: int = setting(25, at_least(1))  # of each critic
+    critic_hidden_sizes: tuple[int, ...] | None = setting((512, 512, 512))  # of the critics; null: `hidden_sizes`
+    num_critics: int = setting(5, at_least(1))  # critics whose quantiles are pooled
+    num_quantiles: int = setting(25, at_least(1))  # quantiles of each critic
     # The paper's choice by task: Hopper 5, HalfCheetah 0, Walker2d, Ant and Humanoid 2.
-    top_quantiles_to_drop_per_net: int = setting(2, at_least(0))
-    kappa: float = setting(1.0, above(0))
+    top_quantiles_to_drop_per_net: int = setting(2, at_least(0))  # largest quantiles left out of the target, per critic
+    kappa: float = setting(1.0, above(0))  # errors above it count linearly (Huber)
 
     @property
     def critic_sizes(self) -> tuple[int, ...]:
-        return self.critic_hidden_sizes or self.hidden_sizes
+        return self.hidden_sizes if self.critic_hidden_sizes is None else self.critic_hidden_sizes
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,12 +70,12 @@ class TQC(SAC):
     @classmethod
     def build_model(cls, spec: EnvSpec, settings: Any) -> nn.Module:
         return MLPTQCModel(
-            spec.observation.size,
+            network_input(spec.observation, settings.network),
             spec.action.size,
-            settings.hidden_sizes,
+            settings.actor_layers,
             settings.num_critics,
             settings.num_quantiles,
-            settings.critic_hidden_sizes,
+            settings.critic_layers,
         )
 
     def next_value(self, critic: Critics, next_obs: Tensor, next_action: Tensor, noise: Noise) -> Tensor:

@@ -10,6 +10,7 @@ _EXPORTS = {
     **dict.fromkeys(class_names(), "rl_training.api.algorithms"),
     "Callback": "rl_training.run.callbacks",
     "ManagedAlgorithm": "rl_training.api.managed",
+    "load": "rl_training.api.algorithms",
     "managed_class": "rl_training.api.algorithms",
 }
 __all__ = [*_EXPORTS]

@@ -3,12 +3,18 @@
 The learners, with the losses, are in `rl_training.algorithms`.
 """
 
+from pathlib import Path
 from typing import Any
 
 from rl_training.algorithms.registry import algorithm_of_class, class_names, learner_class
 from rl_training.api.managed import ManagedAlgorithm
+from rl_training.api.signatures import MadeWhenRead, docstring, signature
+from rl_training.config.objects import Objects
+from rl_training.data.datasets.memory import Dataset
+from rl_training.envs.host.factory import EnvFactory
+from rl_training.run.agent import load_agent
 
-__all__ = [*class_names(), "managed_class"]
+__all__ = [*class_names(), "load", "managed_class"]
 _classes: dict[type, type[ManagedAlgorithm]] = {}  # by learner
 
 
@@ -17,10 +23,23 @@ def managed_class(algo: str) -> type[ManagedAlgorithm]:
     learner = learner_class(algo)
     if learner in _classes:
         return _classes[learner]
-    settings = f"{learner.settings_type.__module__}.{learner.settings_type.__qualname__}"
-    doc = f"{learner.title}.\n\nKeywords: the settings of `{settings}` and the fields of `TrainConfig`."
-    made = type(learner.__name__, (ManagedAlgorithm,), {"__module__": __name__, "__doc__": doc, "algo_name": algo})
+    described = {"__doc__": MadeWhenRead(docstring), "__signature__": MadeWhenRead(signature)}
+    made = type(learner.__name__, (ManagedAlgorithm,), {"__module__": __name__, "algo_name": algo, **described})
     return _classes.setdefault(learner, made)  # one class for all threads
+
+
+def load(
+    path: str | Path,
+    env: str | EnvFactory | None = None,
+    device: str = "cpu",
+    *,
+    dataset: Dataset | None = None,
+    objects: Objects | None = None,
+    **changes: Any,
+) -> ManagedAlgorithm:
+    """Load an agent file, a checkpoint or a run, whatever its algorithm; the arguments are those of `SAC.load`."""
+    agent = load_agent(path, device, objects)
+    return managed_class(agent.config.algo).of(agent, path, env, dataset, objects, **changes)
 
 
 def __getattr__(name: str) -> Any:

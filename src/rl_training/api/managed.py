@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from rl_training.algorithms.base import Learner
 from rl_training.algorithms.registry import learner_class
 from rl_training.checkpoint.read import list_checkpoints
 from rl_training.checkpoint.schema import find_checkpoint
+from rl_training.config.objects import Objects, python_objects, with_objects
 from rl_training.config.train_config import TrainConfig
-from rl_training.core.checks import UserError
+from rl_training.core.checks import UserError, require
 from rl_training.core.results import TrainResult
 from rl_training.data.datasets.memory import Dataset
-from rl_training.envs.host.factory import EnvFactory, check_factory, env_source
+from rl_training.data.replay.buffer import ReplayBuffer
+from rl_training.envs.host.conformance import check_same_spec
+from rl_training.envs.host.factory import EnvFactory, EnvSource, env_name, env_source, split_env
 from rl_training.files.run_directory import RunRecord
-from rl_training.run.agent import Agent, load_agent
+from rl_training.run.agent import Agent, load_agent, new_run_config
 from rl_training.run.algorithm_spec import get_algorithm_spec
 from rl_training.run.callbacks import Callback, Callbacks, as_callbacks
 from rl_training.run.manager import DefaultExperimentManager
+from rl_training.run.read_back import best_agent_file, read_replay
+from rl_training.run.start_weights import as_agent, start_entry
 from rl_training.run.validate import parse_settings, with_dataset
 from rl_training.run.workflows import evaluate_agent
 
@@ -34,30 +40,32 @@ class ManagedAlgorithm:
 
     Keywords are fields of the config or settings of the algorithm. Instead of an environment id, the first argument may
     be a `TrainConfig` or a function that makes the environment. An offline algorithm also takes `dataset`, a mapping of
-    arrays by name or a `TransitionDataset`, with actions in the environment's units; to resume the run, pass it again.
+    arrays by name or a `TransitionDataset`, with actions in the environment's units; to resume the run, pass it again:
+    it is recognised by its digest.
     """
 
     algo_name: ClassVar[str]
 
     def __init__(self, env: str | TrainConfig | EnvFactory, *, dataset: Dataset | None = None, **keywords: Any) -> None:
-        self.env_factory: EnvFactory | None = None
         # A module named in a file is not imported; one named by the caller is.
-        self.env_id = env.env_id if isinstance(env, TrainConfig) else env if isinstance(env, str) else None
+        self.env_id: str | None
+        self.env_factory: EnvFactory | None
         if isinstance(env, TrainConfig):
+            self.env_id, self.env_factory = env.env_id, None
             config = self._from_config(env, keywords)
         else:
-            if not isinstance(env, str):
-                check_factory(env)
-                self.env_factory = env
-                env = f"<{getattr(env, '__name__', 'factory')}>"
-            config = _changed(TrainConfig(algo=self.algo_name, env_id=env), keywords)
+            self.env_id, self.env_factory = split_env(env)
+            config = _changed(TrainConfig(algo=self.algo_name, env_id=env_name(env)), keywords)
         self.config = with_dataset(config, dataset)
         parse_settings(self.config)
         self.dataset = dataset
+        self.objects = python_objects(self.config.algo_kwargs)  # which its checkpoints only name
         self.agent: Agent | None = None
         self.result: TrainResult | None = None
         self._first_config = self.config  # the config of a run with `reset`
         self._run: Path | None = None  # the run or checkpoint that `learn` and `resume` continue
+        self._env_name: str | None = None  # of the environment set by `set_env`
+        self._replay: ReplayBuffer | None = None  # read from the newest checkpoint on first use
 
     def _from_config(self, config: TrainConfig, keywords: dict[str, Any]) -> TrainConfig:
         if config.algo != self.algo_name:
@@ -76,6 +84,46 @@ class ManagedAlgorithm:
         """The newest checkpoint of the last or loaded run."""
         return self.result.checkpoint_path if self.result is not None else None
 
+    @property
+    def learner(self) -> Learner:
+        """The learner of the newest checkpoint: networks, optimizer state and statistics of every seed."""
+        return self._trained("learner").learner
+
+    @property
+    def replay(self) -> ReplayBuffer:
+        """The replay of the newest checkpoint, read into host memory on first use and freed by the next `learn`."""
+        if self._replay is None:
+            agent = self._trained("replay")
+            self._replay = read_replay(agent, self._env_source(agent.config))
+        return self._replay
+
+    @property
+    def best_agent(self: Self) -> Self:
+        """The agent of the run's best evaluation; of several seeds, the best seed's."""
+        agent = self._trained("best_agent")
+        if agent.file is not None or agent.path is None:
+            raise UserError(f"{agent.path}: an agent file has no best agent; load its run instead")
+        path = best_agent_file(agent.path)
+        best = load_agent(path, objects=self.objects)
+        return self.of(best, path, self.env_factory or self.env_id, self.dataset, self.objects)
+
+    def set_env(self, env: str | EnvFactory) -> None:
+        """Set another environment with equal spaces, an id or a function that makes one, for `learn` and `evaluate`.
+
+        A run that `learn` continues in it starts new episodes, and is recorded as resumed inexactly.
+        """
+        env_id, factory = split_env(env)
+        if self.agent is not None:
+            check_same_spec(self.agent.spec, EnvSource(env_name(env), dict(self.config.env_kwargs), factory))
+        self.env_id, self.env_factory, self._replay, self._env_name = env_id, factory, None, env_name(env)
+        self._first_config = replace(self._first_config, env_id=env_name(env))
+        if self._run is None:
+            self.config = replace(self.config, env_id=env_name(env))
+
+    def _env_source(self, config: TrainConfig, env: str | EnvFactory | None = None) -> EnvSource:
+        env_id, factory = (self.env_id, self.env_factory) if env is None else split_env(env)
+        return env_source(config, env_id, factory)
+
     def learn(
         self: Self,
         total_timesteps: int | None = None,
@@ -83,6 +131,8 @@ class ManagedAlgorithm:
         show_progress: bool = True,
         *,
         reset: bool = False,
+        from_agent: str | Path | Agent | ManagedAlgorithm | None = None,
+        from_groups: Sequence[str] | None = None,
     ) -> Self:
         """Train, and return the agent itself; `result`, `run_dir` and `checkpoint_path` describe its run.
 
@@ -90,17 +140,30 @@ class ManagedAlgorithm:
         loading a run, resumes the run for `total_timesteps` more steps; without a number it completes a stopped run,
         and trains a finished one for the config's `total_timesteps` more. An agent loaded from a file starts a new run
         from its weights. With `reset`, a new run starts from fresh weights.
+
+        With `from_agent` (an agent file, a run, or an agent) a new run starts from its weights: all of them, or the
+        named groups, such as `from_groups=["actor"]`. Of a run with several seeds each seed starts from its own if this
+        run has the same seeds, else every seed starts from the first.
         """
         config = self._first_config
         if total_timesteps is not None:
             config = replace(config, total_timesteps=total_timesteps)
-        if self._run is not None and not reset:
+        require(from_agent is None or not reset, "reset", "left out with from_agent, which starts a new run too")
+        start = None if reset else self.agent
+        if from_agent is not None:
+            given = from_agent.agent if isinstance(from_agent, ManagedAlgorithm) else from_agent
+            start = as_agent(given, config)
+        resumes = self._run is not None and not reset and from_agent is None
+        starts = start is not None and not resumes
+        require(from_groups is None or starts, "from_groups", "left out without from_agent")
+        if resumes:
             total = self._new_total(None if total_timesteps is None else config.total_timesteps)
             return self.resume(self._run, total, callbacks=callbacks, show_progress=show_progress)
-        env_source(config, self.env_id, self.env_factory)  # a file must not name a module to import
-        if reset:
+        self._env_source(config)  # a file must not name a module to import
+        if start is not None:
+            config = replace(config, started_from=start_entry(start.path, from_groups))
+        elif reset:
             config = replace(config, started_from=None)
-        start = None if reset else self.agent
         train = partial(get_algorithm_spec(self.algo_name).train_fn, config, dataset=self.dataset, start=start)
         return self._train(lambda hooks: train(None, hooks, self.env_factory, show_progress), callbacks)
 
@@ -133,7 +196,9 @@ class ManagedAlgorithm:
             raise UserError("resume needs a run directory or a checkpoint: an agent file starts a new run with learn()")
         if checkpoint is None:
             raise UserError("resume needs a run directory or a checkpoint: this agent has not been trained")
-        keywords = {"env_id": self.env_id, "env_factory": self.env_factory, **keywords}
+        named = {"env_id": self.env_id or self._env_name, "env_factory": self.env_factory, "objects": self.objects}
+        keywords = {**named, **keywords}
+        self.objects = keywords["objects"]
         if "data" not in keywords and self.config.algo_kwargs.get("dataset_kind") == "memory":
             keywords = {"dataset": self.dataset, **keywords}
         manager = DefaultExperimentManager()
@@ -145,6 +210,7 @@ class ManagedAlgorithm:
 
     def _train(self: Self, start: Callable[[list[Callback]], TrainResult], callbacks: Callbacks | None) -> Self:
         """Train; the agent becomes the one of the newest checkpoint, even if training raises."""
+        self._replay = None
         started = _StartedRun()
         try:
             return self._adopt(start([started, *as_callbacks(callbacks)]))
@@ -154,7 +220,7 @@ class ManagedAlgorithm:
             raise
 
     def _adopt(self: Self, result: TrainResult) -> Self:
-        self.agent = load_agent(result.checkpoint_path)
+        self.agent = load_agent(result.checkpoint_path, objects=self.objects)
         self.config, self.result, self._run = self.agent.config, result, result.run_dir
         return self
 
@@ -168,15 +234,41 @@ class ManagedAlgorithm:
             elif saved:
                 self._adopt(TrainResult(run_dir, saved[-1]))
 
-    def evaluate(self, num_episodes: int | None = None) -> dict[str, Any]:
-        """Evaluate the greedy policy on fresh episodes: `eval_return_mean`, `eval_return_std`, `eval_episodes`."""
-        agent = self._trained("evaluate")
-        source = env_source(agent.config, self.env_id, self.env_factory)
-        return evaluate_agent(agent, source, num_episodes)
+    def evaluate(
+        self,
+        num_episodes: int | None = None,
+        *,
+        env: str | EnvFactory | None = None,
+        deterministic: bool = True,
+        return_episodes: bool = False,
+    ) -> dict[str, Any]:
+        """Evaluate the policy on fresh episodes: `eval_return_mean`, `eval_return_std`, `eval_episodes`.
 
-    def predict(self, obs: Any, deterministic: bool = True) -> Any:
-        """The action for one observation, or the actions for a batch, in the environment's units."""
-        return self._trained("predict").predict(obs, deterministic)
+        `env` is another environment with equal spaces. `return_episodes` adds `eval_returns` and `eval_lengths` of all
+        episodes, one seed's after the other's. With `deterministic=False` the policy explores as at the end of
+        training, with random numbers of its own: training is not changed, and the same call gives the same result.
+        """
+        agent = self._trained("evaluate")
+        options = {"deterministic": deterministic, "return_episodes": return_episodes}
+        return evaluate_agent(agent, self._env_source(agent.config, env), num_episodes, **options)
+
+    def predict(
+        self,
+        obs: Any,
+        deterministic: bool = True,
+        *,
+        state: Any = None,
+        episode_start: Any = None,
+        action_mask: Any = None,
+        seed_index: int = 0,
+    ) -> Any:
+        """The action for one observation, or the actions for a batch, in the environment's units.
+
+        With a `state`, `(action, state)`: a recurrent policy's, `{}` at the start of an episode; a policy without one
+        returns what it was given. `seed_index` chooses among the seeds of a run.
+        """
+        options = {"state": state, "episode_start": episode_start, "action_mask": action_mask}
+        return self._trained("predict").predict(obs, deterministic, **options, seed_index=seed_index)
 
     def save(self, path: str | Path, seed_index: int = 0) -> Path:
         """Save one seed's agent as a portable file; parent directories are created."""
@@ -186,31 +278,48 @@ class ManagedAlgorithm:
     def load(
         cls: type[Self],
         path: str | Path,
-        env_factory: EnvFactory | None = None,
+        env: str | EnvFactory | None = None,
         device: str = "cpu",
         *,
         env_id: str | None = None,
+        env_factory: EnvFactory | None = None,
         dataset: Dataset | None = None,
+        objects: Objects | None = None,
         **changes: Any,
     ) -> Self:
         """Load an agent from an agent file, a checkpoint or a run directory.
 
-        `learn` then resumes the run. From a file it starts a new run, whose settings may be changed here, such as
-        `output_dir` or `learning_rate`; `eval_interval` defaults to a tenth of the new run.
+        `objects` are the classes and functions of its settings, such as `{"network": {"features": MyFeatures}}`.
+        `env` (or `env_id`, `env_factory`) is needed where it came from Python or a module. `learn` then resumes the
+        run. From a file it starts a new run, whose settings may be changed here, such as `output_dir` or
+        `learning_rate`; `eval_interval` defaults to a tenth of the new run.
         """
-        agent = load_agent(path, device)
+        env = env if env is not None else env_factory or env_id
+        return cls.of(load_agent(path, device, objects), path, env, dataset, objects, **changes)
+
+    @classmethod
+    def of(
+        cls: type[Self],
+        agent: Agent,
+        path: str | Path,
+        env: str | EnvFactory | None = None,
+        dataset: Dataset | None = None,
+        objects: Objects | None = None,
+        **changes: Any,
+    ) -> Self:
+        """The managed agent of one that was loaded from `path`."""
         if agent.config.algo != cls.algo_name:
             raise UserError(f"{path}: holds a {agent.config.algo} agent, not {cls.algo_name}")
         is_file = agent.file is not None
         if changes and not is_file:
             raise UserError(f"{path}: a run keeps its settings, got {', '.join(changes)}; load one of its agent files")
-        if is_file:  # a tenth of the new run, not of the file's run
-            changes = {"eval_interval": None, **changes}
+        config = new_run_config(agent.config) if is_file else agent.config
+        config = replace(config, algo_kwargs=with_objects(config.algo_kwargs, objects))
         if is_file and dataset is not None:  # replaces the file it was trained on
             changes = {"dataset_path": None, **changes}
-        config = agent.config if env_id is None else replace(agent.config, env_id=env_id)
-        loaded = cls(_changed(config, changes), dataset=dataset)
-        loaded.env_id, loaded.env_factory, loaded.agent = env_id, env_factory, agent
+        env_id, factory = split_env(env) if env is not None else (None, None)
+        loaded = cls(_changed(config if env_id is None else replace(config, env_id=env_id), changes), dataset=dataset)
+        loaded.env_id, loaded.env_factory, loaded.agent = env_id, factory, agent
         if not is_file and agent.path is not None:
             loaded._continue(Path(path).absolute(), agent.path, agent.step)
         return loaded

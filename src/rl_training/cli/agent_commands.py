@@ -15,6 +15,7 @@ from rl_training.cli.arguments import (
     print_answer,
     whole_number,
 )
+from rl_training.config.objects import named_objects
 from rl_training.core.checks import UserError
 
 
@@ -24,6 +25,8 @@ def add_evaluate(subparsers: Any) -> None:
         add_agent(evaluate)
         evaluate.add_argument("--num-episodes", type=whole_number, metavar="N")
         evaluate.add_argument("--env", metavar="ENV", help="another environment, or module:Id")
+        evaluate.add_argument("--stochastic", action="store_true", help="explore instead of the best action")
+        evaluate.add_argument("--return-episodes", action="store_true", help="with --json: every return and length")
         add_episode_limit(evaluate)
 
 
@@ -31,9 +34,14 @@ def run_evaluate(args: Args) -> int:
     from rl_training.core.statistics import headline
     from rl_training.run.workflows import evaluate_checkpoint
 
-    metrics = evaluate_checkpoint(
-        agent_path(args), args.num_episodes, args.device, env_id=args.env, episode_limit=args.episode_limit
-    )
+    options: dict[str, Any] = {
+        "env_id": args.env,
+        "episode_limit": args.episode_limit,
+        "objects": named_objects(args.objects),
+        "deterministic": not args.stochastic,
+        "return_episodes": args.return_episodes,
+    }
+    metrics = evaluate_checkpoint(agent_path(args), args.num_episodes, args.device, **options)
     mean, std = metrics["eval_return_mean"], metrics["eval_return_std"]
     text = f"return {mean:.2f} +- {std:.2f} ({metrics['eval_episodes']} episodes)"
     if "eval_d4rl_score" in metrics:
@@ -60,7 +68,8 @@ def run_predict(args: Args) -> int:
         obs = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UserError(f"--obs must be JSON, e.g. [0.1, 0, 0, 0], got {text[:60]!r}") from error
-    action = predict_checkpoint(agent_path(args), obs, not args.stochastic, args.device)
+    objects = named_objects(args.objects)
+    action = predict_checkpoint(agent_path(args), obs, not args.stochastic, args.device, objects=objects)
     print(json.dumps(action.tolist() if hasattr(action, "tolist") else action))
     return 0
 
@@ -77,9 +86,8 @@ def add_record(subparsers: Any) -> None:
 def run_record(args: Args) -> int:
     from rl_training.run.workflows import record_checkpoint
 
-    path, returns = record_checkpoint(
-        agent_path(args), args.output, args.episodes, args.device, env_id=args.env, episode_limit=args.episode_limit
-    )
+    options = {"env_id": args.env, "episode_limit": args.episode_limit, "objects": named_objects(args.objects)}
+    path, returns = record_checkpoint(agent_path(args), args.output, args.episodes, args.device, **options)
     shown = ", ".join(f"{value:.1f}" for value in returns)
     print_answer(args, {"video": str(path), "returns": returns}, f"video {path} (return {shown})")
     return 0

@@ -87,6 +87,14 @@ def add_agent(parser: Parser) -> None:
     parser.add_argument("target", nargs="?", metavar="PATH", help="an agent file, a checkpoint or a run directory")
     parser.add_argument("--checkpoint", metavar="PATH", help="the same, as an option")
     parser.add_argument("--device", default="auto", metavar="D")
+    add_objects(parser)
+
+
+def add_objects(parser: Parser) -> None:
+    """Add `--object`; `named_objects` imports what it names."""
+    text = "a class or function of yours, e.g. network.features=my_module:MyFeatures; resumes need it again"
+    metavar = "SETTING=module:Name"
+    parser.add_argument("--object", action="append", default=[], metavar=metavar, dest="objects", help=text)
 
 
 def agent_path(args: Args) -> Path:

@@ -10,11 +10,13 @@ from rl_training.cli.arguments import (
     Parser,
     add_cleaning_flags,
     add_command,
+    add_objects,
     agent_path,
     print_answer,
     whole_number,
 )
 from rl_training.cli.loading import default_config, load_config
+from rl_training.config.objects import named_objects, with_objects
 from rl_training.config.train_config import TrainConfig, parse_seeds
 from rl_training.core.checks import UserError
 
@@ -34,6 +36,11 @@ def add_train(subparsers: Any) -> None:
     train.add_argument("--num-envs", type=whole_number, metavar="N", help="environments per seed")
     train.add_argument("--eval-episodes", type=whole_number, metavar="N")
     train.add_argument("--device", metavar="D", help="auto, cpu, cuda or cuda:1")
+    train.add_argument("--run-name", metavar="NAME", help="of the run's directory; -2, -3 … is added where it exists")
+    text = "start from the weights of an agent file or a run; without ALGO ENV, with its config too"
+    train.add_argument("--from", metavar="AGENT|RUN", dest="start", help=text)
+    text = "with --from: only these groups of weights, e.g. actor,critic"
+    train.add_argument("--from-groups", metavar="NAMES", help=text)
     text = "any field of the config or setting of the algorithm: num_envs=4, gamma=0.98"
     train.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help=text)
     add_cleaning_flags(train, clip_help="offline: clip actions to the environment's bounds")
@@ -42,6 +49,7 @@ def add_train(subparsers: Any) -> None:
 
 def run_train(args: Args) -> int:
     config = apply_cleaning_flags(args, _config(args))
+    config = replace(config, algo_kwargs=with_objects(config.algo_kwargs, named_objects(args.objects)))
 
     from rl_training.run.run import train
 
@@ -87,6 +95,7 @@ def run_resume(args: Args) -> int:
         offline=args.offline,
         force=args.force,
         data=args.data,
+        objects=named_objects(args.objects),
     )
     return _print_result(args, resume(request))
 
@@ -95,6 +104,7 @@ def _add_run_options(parser: Parser) -> None:
     parser.add_argument("--output-dir", metavar="DIR")
     parser.add_argument("--run-suffix", metavar="NAME", help="appended to the run directory's name")
     parser.add_argument("--quiet", action="store_true", help="no progress display")
+    add_objects(parser)
 
 
 def _config(args: Args) -> TrainConfig:
@@ -107,14 +117,42 @@ def _config(args: Args) -> TrainConfig:
         "num_envs": args.num_envs,
         "eval_episodes": args.eval_episodes,
         "device": args.device,
+        "run_name": args.run_name,
+        "started_from": _start(args),
     }
     if args.config is not None:
         if args.algo is not None:
             raise UserError("either --config or ALGO ENV, not both")
         return load_config(args.config, args.overrides, **changes)
+    if args.algo is None and args.start is not None:
+        return _config_of_start(args, changes)
     if args.algo is None or (args.env is None and not any("dataset_path" in text for text in args.overrides)):
         raise UserError("train needs --config FILE, or ALGO and ENV, e.g. `rl-training train sac Pendulum-v1`")
     return default_config(args.algo, args.env, args.overrides, **changes)
+
+
+def _start(args: Args) -> dict[str, Any] | None:
+    """The value of `started_from` for `--from` and `--from-groups`."""
+    if args.start is None:
+        if args.from_groups is not None:
+            raise UserError("--from-groups is only allowed with --from")
+        return None
+    from rl_training.run.start_weights import start_entry
+
+    groups = None if args.from_groups is None else [name.strip() for name in args.from_groups.split(",")]
+    return start_entry(args.start, groups)
+
+
+def _config_of_start(args: Args, changes: dict[str, Any]) -> TrainConfig:
+    """The config of the agent that a run starts from, with the values of the command line."""
+    from rl_training.cli.loading import build_config
+    from rl_training.envs.host.factory import env_source
+    from rl_training.run.agent import load_agent, new_run_config
+
+    config = new_run_config(load_agent(args.start, objects=named_objects(args.objects)).config)
+    if not any(text.partition("=")[0].strip() == "env_id" for text in args.overrides):
+        env_source(config)  # a module named in a file is not imported
+    return build_config(config.to_dict(), args.overrides, changes, None)
 
 
 def apply_cleaning_flags(args: Args, config: TrainConfig) -> TrainConfig:

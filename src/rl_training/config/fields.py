@@ -26,7 +26,7 @@ Settings = TypeVar("Settings", bound="DataclassInstance")
 _ONE = {int: "an integer", float: "a number", bool: "true or false", str: "a string", Path: "a path"}
 _MANY = {int: "integers", float: "numbers", bool: "booleans", str: "strings", Path: "paths"}
 _MAX_INT = 2**63 - 1
-_hints = functools.cache(typing.get_type_hints)  # cached, since it evaluates the annotations
+type_hints = functools.cache(typing.get_type_hints)  # cached, since it evaluates the annotations
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,14 +111,14 @@ def parse(
         for key in values
         if key not in init_fields
     ]
-    hints = _hints(cls)
+    hints = type_hints(cls)
     checked: dict[str, Any] = {}
     for name, field in init_fields.items():
         if name in values:
             try:
-                checked[name] = _checked(name, values[name], hints[name], _condition(cls, name))
+                checked[name] = _checked(name, values[name], hints[name], condition_of(cls, name))
             except _InvalidValueError as error:
-                problems.append(Problem((*base, name), str(error)))
+                problems += error.problems((*base, name))
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             problems.append(Problem((*base, name), f"{name} is required"))
     if problems:
@@ -134,14 +134,14 @@ def parse(
 
 def check(instance: DataclassInstance) -> None:
     """Convert and check every field in place; call it first in the `__post_init__` of a (frozen) dataclass."""
-    hints = _hints(type(instance))
+    hints = type_hints(type(instance))
     problems: list[Problem] = []
     for field in dataclasses.fields(instance):
         try:
-            condition = _condition(type(instance), field.name)
+            condition = condition_of(type(instance), field.name)
             value = _checked(field.name, getattr(instance, field.name), hints[field.name], condition)
         except _InvalidValueError as error:
-            problems.append(Problem((field.name,), str(error)))
+            problems += error.problems((field.name,))
         else:
             object.__setattr__(instance, field.name, value)
     if problems:
@@ -151,8 +151,27 @@ def check(instance: DataclassInstance) -> None:
 class _InvalidValueError(Exception):
     """An invalid value; its text is what was expected, or the finished message."""
 
+    def problems(self, path: tuple[str, ...]) -> list[Problem]:
+        return [Problem(path, str(self))]
 
-def _condition(cls: type[Any], name: str) -> Condition | None:
+
+class _InvalidSectionError(_InvalidValueError):
+    """A section (a dataclass within a dataclass) with invalid values."""
+
+    def __init__(self, error: ConfigError) -> None:
+        super().__init__(str(error))
+        self.inner = error.problems
+
+    def problems(self, path: tuple[str, ...]) -> list[Problem]:
+        name = path[-1]
+        return [
+            Problem(path + one.path, f"{name}{'.' if one.message.startswith(one.path[:1]) else ': '}{one.message}")
+            for one in self.inner
+        ]
+
+
+def condition_of(cls: type[Any], name: str) -> Condition | None:
+    """The condition on a field of a dataclass of settings."""
     # A subclass that only changes a default (`gamma: float = 0.98`) inherits the condition.
     for ancestor in cls.__mro__:
         field = ancestor.__dict__.get("__dataclass_fields__", {}).get(name)
@@ -164,6 +183,8 @@ def _condition(cls: type[Any], name: str) -> Condition | None:
 def _checked(name: str, value: Any, hint: Any, condition: Condition | None) -> Any:
     try:
         converted = _convert(value, hint)
+    except _InvalidSectionError:
+        raise
     except _InvalidValueError as error:
         must = str(error)
         if condition is not None and condition.options:
@@ -203,6 +224,11 @@ def _convert(value: Any, hint: Any) -> Any:
         return _convert_union(value, hint)
     if origin is tuple:
         return _convert_tuple(value, hint)
+    if dataclasses.is_dataclass(hint):
+        return _convert_section(value, typing.cast(type[Any], hint))
+    # A class or function: from Python itself, or the name under which a file records it.
+    if origin is Callable and (callable(value) or (isinstance(value, str) and ":" in value)):
+        return value
     if hint is dict or origin is dict:
         return _convert_dict(value, hint)
     if hint is int and _is_number(value) and _is_finite(value) and value == int(value):
@@ -224,11 +250,27 @@ def _convert(value: Any, hint: Any) -> Any:
     raise _InvalidValueError(_describe(hint))
 
 
+def _convert_section(value: Any, cls: type[Any]) -> Any:
+    if isinstance(value, cls):
+        return value
+    shorthand = getattr(cls, "SHORTHAND", None)
+    if isinstance(value, str) and shorthand is not None:  # `optimizer: AdamW`
+        value = {shorthand: value}
+    if not isinstance(value, Mapping):
+        raise _InvalidValueError(_describe(cls))
+    try:
+        return parse(cls, value)
+    except ConfigError as error:
+        raise _InvalidSectionError(error) from None
+
+
 def _convert_union(value: Any, hint: Any) -> Any:
     expected = []
     for arm in _union_arms(hint):
         try:
             return _convert(value, arm)
+        except _InvalidSectionError:
+            raise
         except _InvalidValueError as error:
             expected.append(str(error))
     raise _InvalidValueError(" or ".join(expected))
@@ -268,8 +310,10 @@ def _describe(hint: Any) -> str:
         entry_hints = typing.get_args(hint)
         count = "" if entry_hints[-1] is Ellipsis else f"{len(entry_hints)} "
         return f"a list of {count}{_MANY.get(entry_hints[0], 'entries')}"
-    if hint is dict or typing.get_origin(hint) is dict:
+    if hint is dict or typing.get_origin(hint) is dict or dataclasses.is_dataclass(hint):
         return "a mapping"
+    if typing.get_origin(hint) is Callable:
+        return "a Python class or function"
     if hint is types.NoneType:
         return "null"
     if hint not in _ONE:

@@ -21,7 +21,7 @@ OURS = {
     "eval_interval": "eval_freq eval_frequency eval_every evaluation_interval n_steps_per_epoch",
     "log_interval": "log_freq log_frequency log_every",
     "checkpoint_interval": "save_freq save_frequency save_interval checkpoint_freq checkpoint_every",
-    "tags": "exp_name run_name experiment_name",
+    "run_name": "exp_name experiment_name tb_log_name",
     "tensorboard": "tensorboard_log tensorboard_dir",
     "writers": "track use_wandb wandb use_mlflow mlflow loggers logger log_with",
     "writers.wandb.project": "wandb_project wandb_project_name",
@@ -73,7 +73,14 @@ OURS = {
     "prioritized_alpha": "prioritized_replay_alpha per_alpha",
     "prioritized_beta_start": "prioritized_replay_beta0 per_beta prioritized_replay_beta",
     "noisy": "noisy_net noisy_nets use_noisy",
-    "features_dim": "feature_dim features_extractor_kwargs",
+    "features_dim": "feature_dim",
+    "network.activation": "activation_fn activation",
+    "network.layer_norm": "layer_norm use_layer_norm",
+    "network.dropout": "dropout dropout_rate",
+    "network.features": "features_extractor features_extractor_class features_extractor_kwargs",
+    "network.initial_weights": "ortho_init",
+    "optimizer": "optimizer_class optimizer_kwargs optim optimizer_type",
+    "optimizer.weight_decay": "weight_decay",
     "augmentation_pad": "image_pad pad",
     "expectile": "iql_tau quantile",
     "beta": "weight_temp temperature inverse_temperature",
@@ -96,20 +103,13 @@ OURS = {
 
 # Settings of other libraries without a counterpart here, and why.
 ABSENT = {
-    "activation_fn": "there is no setting for it: networks use ReLU",
-    "activation": "there is no setting for it: networks use ReLU",
     "verbose": "there is no setting for it: progress is shown or hidden by the call (show_progress, quiet)",
-    "policy": "there is no setting for it: the network follows from the observations, its sizes are hidden_sizes",
-    "policy_class": "there is no setting for it: the network follows from the observations, its sizes are hidden_sizes",
-    "features_extractor_class": "there is no setting for it: images get convolutions, vectors none",
-    "features_extractor_kwargs": "there is no setting for it: images get convolutions, vectors none",
+    "policy": "there is no setting for it: the network follows from the observations; network changes it",
+    "policy_class": "there is no setting for it: the network follows from the observations; network changes it",
     "optimize_memory_usage": "there is no setting for it: a replay of images stores every frame once",
     "use_sde": "state-dependent exploration is not supported",
     "use_sde_at_warmup": "state-dependent exploration is not supported",
     "sde_sample_freq": "state-dependent exploration is not supported",
-    "optimizer_class": "there is no setting for it: the optimizer is Adam",
-    "optimizer_kwargs": "there is no setting for it: the optimizer is Adam, with learning_rate and adam_eps",
-    "optimizer": "there is no setting for it: the optimizer is Adam, with learning_rate and adam_eps",
     "replay_buffer_class": "there is no setting for it: the replay follows from the observations",
     "replay_buffer_kwargs": "there is no setting for it: the replay follows from the observations",
     "normalize_images": "there is no setting for it: images are always scaled",
@@ -151,9 +151,10 @@ def explain_unknown(
         return "; it is a field of the config itself, beside algo_kwargs" if in_settings else f"; here it is {key}"
     theirs = _by_theirs.get(key, [])
     for ours in theirs:
-        if "." in ours or ours in fields:
+        section = ours.partition(".")[0]
+        if section in fields:
             return f"; here it is {ours}{of_config if ours in fields else ''}"
-        if settings is None or ours in settings:
+        if settings is None or section in settings:
             return f"; here it is {prefix}{ours}"
     if key in ABSENT:
         return f"; {ABSENT[key]}"

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from rl_training.config.fields import Condition, above, at_least, check, closed_interval, one_of, setting
+from rl_training.config.fields import (
+    Condition,
+    above,
+    at_least,
+    check,
+    closed_interval,
+    one_of,
+    right_open_interval,
+    setting,
+)
+from rl_training.config.network import HiddenLayers, NetworkSettings, OptimizerSettings, check_sizes
+from rl_training.config.objects import python_object
 from rl_training.core.checks import UserError, require
+from rl_training.core.schedules import SCHEDULES
 from rl_training.core.specs import ArraySpec
 
 PRECISIONS = ("float32", "bfloat16")  # of convolutions
-MAX_LAYERS = 100
 MAX_UPDATES = 10_000  # the batches of one training are drawn together
 MAX_N_STEP = 1000  # each step of a return is read from the replay
 MAX_OUTPUTS = 2000  # atoms or quantiles of an action: each is compared with each of the target's
@@ -22,14 +33,37 @@ MAX_OUTPUTS = 2000  # atoms or quantiles of an action: each is compared with eac
 class TrainSettings:
     """Settings of every algorithm; the dataclass of an algorithm sets its defaults and cites their source."""
 
-    batch_size: int = setting(256, at_least(1))
-    hidden_sizes: tuple[int, ...] = setting((256, 256))
-    learning_rate: float = setting(3e-4, above(0))
-    learning_rate_schedule: str = setting("constant", one_of("constant", "linear"))  # linear: to zero at the end
-    max_grad_norm: float | None = setting(None, above(0))  # per seed, over the groups of a phase
-    adam_eps: float = setting(1e-8, above(0))
-    gamma: float = setting(0.99, closed_interval(0, 1))
-    normalize_observations: bool = setting(False)  # by the running mean and variance of the observations
+    batch_size: int = setting(256, at_least(1))  # transitions of one update, per seed
+    hidden_sizes: tuple[int, ...] = setting((256, 256))  # sizes of the hidden layers of the networks
+    learning_rate: float = setting(3e-4, above(0))  # step size of the optimizer
+    # of the rate over the run; a Python function returns the rate, given the share of the run that is done
+    learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant"
+    learning_rate_end: float = setting(0.0, closed_interval(0, 1))  # linear, cosine: the share of the rate at the end
+    learning_rate_warmup: float = setting(0.0, right_open_interval(0, 1))  # share of the run in which it rises from 0
+    max_grad_norm: float | None = setting(None, above(0))  # clips the norm of gradients; null: not
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)  # by its name in torch.optim, with options
+    adam_eps: float = setting(1e-8, above(0))  # the default of the optimizer's `eps`
+    gamma: float = setting(0.99, closed_interval(0, 1))  # discount of future rewards
+    normalize_observations: bool = setting(False)  # standardise them by their running mean and variance
+    network: NetworkSettings = field(default_factory=NetworkSettings)  # layers, and networks of one's own
+
+    def rate(self, progress: float) -> float:
+        """The learning rate after this share of the run."""
+        schedule = self.learning_rate_schedule
+        if not isinstance(schedule, str) or ":" in schedule:
+            return float(python_object(schedule, "learning_rate_schedule")(progress))
+        rate: float = SCHEDULES[schedule](self.learning_rate, self.learning_rate * self.learning_rate_end, progress)
+        return rate * min(progress / self.learning_rate_warmup, 1.0) if self.learning_rate_warmup else rate
+
+    @property
+    def actor_layers(self) -> HiddenLayers:
+        """The hidden layers of the actor."""
+        return self.network.layers("actor", self.actor_sizes)
+
+    @property
+    def critic_layers(self) -> HiddenLayers:
+        """The hidden layers of critics, values and Q networks."""
+        return self.network.layers("critic", self.critic_sizes)
 
     @property
     def network_rows(self) -> int:
@@ -37,8 +71,13 @@ class TrainSettings:
         return self.batch_size
 
     @property
+    def actor_sizes(self) -> tuple[int, ...]:
+        """The actor's `hidden_sizes`."""
+        return self.hidden_sizes
+
+    @property
     def critic_sizes(self) -> tuple[int, ...]:
-        """The hidden layers of the network whose training takes longest."""
+        """The critics' `hidden_sizes`; their training takes longest."""
         return self.hidden_sizes
 
     @property
@@ -68,7 +107,7 @@ class ReplaySettings(TrainSettings):
     The properties are optional features of a replay; an algorithm with such a setting declares a field instead.
     """
 
-    buffer_capacity: int = setting(1_000_000, at_least(1))
+    buffer_capacity: int = setting(1_000_000, at_least(1))  # transitions in the replay, per seed
     learning_starts: int = setting(100, at_least(0))  # uniformly random actions and no updates until then
     train_frequency: int = setting(1, at_least(1))  # transitions between trainings
     gradient_updates_per_step: int = setting(1, at_least(1))  # updates per training
@@ -103,14 +142,14 @@ class ReplaySettings(TrainSettings):
 class ImageSettings(ReplaySettings):
     """Settings of actors and critics on convolutions; the defaults are common to DrQ and DrQ-v2."""
 
-    hidden_sizes: tuple[int, ...] = setting((1024, 1024))
+    hidden_sizes: tuple[int, ...] = setting((1024, 1024))  # sizes of the hidden layers behind the encoder
     actor_hidden_sizes: tuple[int, ...] | None = setting(None)  # null: `hidden_sizes`
     critic_hidden_sizes: tuple[int, ...] | None = setting(None)  # null: `hidden_sizes`
     features_dim: int = setting(50, at_least(1))  # size of the projected features, before a LayerNorm
     augmentation_pad: int = setting(4, at_least(0))  # pixels: the largest shift of an image
     # Of the convolutions; everything else is float32. On a GPU float32 means TF32, as in PyTorch.
     precision: str = setting("float32", one_of(*PRECISIONS))
-    tau: float = setting(0.01, closed_interval(0, 1))
+    tau: float = setting(0.01, closed_interval(0, 1))  # share of a network that its target takes over at each update
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,18 +164,18 @@ class ImageSettings(ReplaySettings):
 
     @property
     def critic_sizes(self) -> tuple[int, ...]:
-        return self.critic_hidden_sizes or self.hidden_sizes
+        return self.hidden_sizes if self.critic_hidden_sizes is None else self.critic_hidden_sizes
+
+    @property
+    def actor_sizes(self) -> tuple[int, ...]:
+        return self.hidden_sizes if self.actor_hidden_sizes is None else self.actor_hidden_sizes
 
     def network_sizes(self) -> dict[str, Any]:
         """Keyword arguments of the models."""
-        actor, critic = (
-            self.hidden_sizes if sizes is None else sizes
-            for sizes in (self.actor_hidden_sizes, self.critic_hidden_sizes)
-        )
         return {
             "features_dim": self.features_dim,
-            "actor_hidden_sizes": actor,
-            "critic_hidden_sizes": critic,
+            "actor_hidden_sizes": self.actor_layers,
+            "critic_hidden_sizes": self.critic_layers,
             "precision": self.precision,
         }
 
@@ -156,17 +195,18 @@ class OfflineSettings(ReplaySettings):
     offline_steps: int | None = setting(None, at_least(0))  # updates before the run continues online; null: never
     online_data_share: float = setting(0.5, closed_interval(0, 1))  # online, the share of a batch from the dataset
     learning_starts: int = setting(256, at_least(0))  # online: transitions before updates continue
-    normalize_observations: bool = setting(False)  # by the mean and standard deviation of the dataset
+    normalize_observations: bool = setting(False)  # standardise them by the dataset's mean and deviation
     # null: `file` where there is a dataset_path, `policy` where there is a dataset_agent, else `random`;
     # memory: passed in Python with `dataset=`, which a resume of the run needs again
     dataset_kind: str | None = setting(None, _is_kind)
     dataset_size: int = setting(10_000, at_least(2))  # transitions to generate
-    dataset_seed: int = setting(0, at_least(0))
+    dataset_seed: int = setting(0, at_least(0))  # determines the generated transitions
     # for `file`: npz, HDF5, a Minari dataset, or a run (its replay); several are concatenated
     dataset_path: Path | tuple[Path, ...] | None = None
     dataset_agent: Path | None = None  # for `policy`: the agent file, e.g. the packaged `agents/pendulum.safetensors`
-    dataset_noise: float = setting(0.0, at_least(0))  # for `policy`: see `record_policy`
-    # return_range: 1000 / (the largest return of a trajectory - the smallest), as IQL's authors do for locomotion
+    dataset_noise: float = setting(0.0, at_least(0))  # for `policy`: noise added to the agent's actions
+    # multiplies rewards; return_range: by 1000 / (the largest return of a trajectory - the smallest), as IQL's authors
+    # do for locomotion
     reward_scale: float | Literal["return_range"] = setting(1.0, above(0))
     reward_shift: float = setting(0.0)  # added after scaling; AntMaze: -1
     drop_nonfinite: bool = False  # leave out rows with NaN or infinity
@@ -202,9 +242,3 @@ class OfflineSettings(ReplaySettings):
 def dataset_kind_of(path: Any, agent: Any) -> str | None:
     """The kind of a dataset with this path or agent; None with neither."""
     return "file" if path is not None else "policy" if agent is not None else None
-
-
-def check_sizes(name: str, sizes: Sequence[int]) -> None:
-    """Reject sizes of layers below 1, and too many layers."""
-    require(all(size >= 1 for size in sizes), name, "sizes >= 1")
-    require(len(sizes) <= MAX_LAYERS, name, f"at most {MAX_LAYERS} sizes")

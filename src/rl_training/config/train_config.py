@@ -24,6 +24,10 @@ _is_seed = Condition(">= 0 and < 2**31", lambda value: 0 <= value < 2**31)
 _TAKEN = """ep_rew_mean ep_len_mean exploration_rate mean_reward mean_ep_length success_rate return_mean return_std
 return_means episodes episodes_cut d4rl_score step seed returns lengths"""
 _is_info_metric = Condition("a name that is not one of the library's", lambda v: bool(v) and v not in _TAKEN.split())
+_is_run_name = Condition(
+    "a name of at most 200 letters, digits and -_.=+ that starts with a letter or digit",
+    lambda value: re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,199}", value) is not None,
+)
 _is_device = Condition(
     "one of auto, cpu, cuda, cuda:N",
     lambda value: re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", value) is not None,
@@ -35,36 +39,38 @@ _is_device = Condition(
 class TrainConfig:
     """The config of one run. `algo_kwargs` holds the settings as plain values, which the algorithm parses."""
 
-    algo: str = setting(must=_non_empty)
-    env_id: str = setting(must=_non_empty)
-    seed: int = setting(0, _is_seed)
-    total_timesteps: int = setting(100_000, at_least(1))
-    output_dir: Path = Path("runs")
-    device: str = setting("auto", _is_device)
-    num_envs: int = setting(1, at_least(1))
-    eval_episodes: int = setting(5, at_least(0))
-    log_interval: int = setting(1000, at_least(1))
-    checkpoint_interval: int = setting(10_000, at_least(1))
-    tags: tuple[str, ...] = ()
-    algo_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
-    env_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
-    eval_interval: int | None = setting(None, at_least(1))  # None: a tenth of the run
-    keep_checkpoints: int = setting(2, at_least(1))
+    algo: str = setting(must=_non_empty)  # the algorithm: `sac`, `dqn` …
+    env_id: str = setting(must=_non_empty)  # a Gymnasium id, `torch/…` on the device, `none` offline
+    seed: int = setting(0, _is_seed)  # determines all random numbers of the run
+    total_timesteps: int = setting(100_000, at_least(1))  # environment steps per seed; offline, updates
+    output_dir: Path = Path("runs")  # the directory in which the run's directory is made
+    device: str = setting("auto", _is_device)  # auto: a GPU if there is one
+    num_envs: int = setting(1, at_least(1))  # environments per seed
+    eval_episodes: int = setting(5, at_least(0))  # episodes of an evaluation, per seed; 0: no evaluations
+    log_interval: int = setting(1000, at_least(1))  # steps between rows of metrics
+    checkpoint_interval: int = setting(10_000, at_least(1))  # steps between checkpoints
+    tags: tuple[str, ...] = ()  # words of your own, stored with the run
+    algo_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)  # settings of the algorithm
+    env_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)  # arguments of the environment; `wrappers`
+    eval_interval: int | None = setting(None, at_least(1))  # steps between evaluations; null: a tenth of the run
+    keep_checkpoints: int = setting(2, at_least(1))  # checkpoints that stay, the newest ones
     seeds: tuple[int, ...] = setting((), _is_seed)  # trained together as one program; empty: `seed` alone
-    compile: str = setting("auto", one_of("auto", "on", "off"))
-    threads: int | None = setting(None, at_least(1))
+    compile: str = setting("auto", one_of("auto", "on", "off"))  # compile the update; auto: where that saves time
+    threads: int | None = setting(None, at_least(1))  # threads of one process; null: chosen for the networks
     env_timeout: float = setting(300.0, above(0))  # seconds after which a step counts as hung
-    workers: int | None = setting(None, at_least(0))  # environment worker processes; None: chosen for the machine
-    video: bool = True
-    report: bool = True
-    tensorboard: bool = False  # the same as the writer tensorboard
-    # The agent file whose weights a new run starts from: its path, and in a run's own config its SHA-256 and step too
+    workers: int | None = setting(None, at_least(0))  # environment worker processes; null: chosen for the machine
+    video: bool = True  # record a video of the agent at the end
+    report: bool = True  # write report.html at the end
+    tensorboard: bool = False  # write TensorBoard files too: the same as the writer tensorboard
+    # the agent file or run whose weights a new run starts from: its `path`, perhaps `groups` of weights; a run's own
+    # config has its `sha256`, `step` and `seeds` too
     started_from: dict[str, Any] | None = None
-    # Steps after which an episode of an evaluation, a video or a recording is cut where the environment has no limit.
+    # steps after which an episode of an evaluation, a video or a recording is cut where the environment has no limit
     eval_episode_limit: int = setting(EPISODE_LIMIT, at_least(1))
-    # Destinations of the metric rows besides metrics.jsonl: names, or a mapping from names to options
+    run_name: str | None = setting(None, _is_run_name)  # name of its directory; null: `<algo>-<env>-seed<k>`
+    # places of the metric rows besides metrics.jsonl: names, or a mapping from names to options
     writers: dict[str, Any] | tuple[str, ...] = ()
-    # Numbers in the info of an episode's last step that become metrics; is_success becomes success_rate
+    # numbers in the info of an episode's last step that become metrics; is_success becomes success_rate
     info_metrics: tuple[str, ...] = setting(("is_success",), _is_info_metric)
 
     def __post_init__(self) -> None:
@@ -74,9 +80,13 @@ class TrainConfig:
         object.__setattr__(self, "writers", parse_writers(self.writers))
         require(len(set(self.info_metrics)) == len(self.info_metrics), "info_metrics", "distinct names")
         if self.started_from is not None:
-            given, kinds = self.started_from, {"path": str, "sha256": str, "step": int}
+            given = self.started_from
+            kinds = {"path": str, "sha256": str, "step": int, "seeds": list, "groups": list}
             ok = "path" in given and all(isinstance(given[name], kinds.get(name, ())) for name in given)
-            require(ok, "started_from", f"a mapping with the path of an agent file, got {shown(given)}")
+            require(ok, "started_from", f"a mapping with the path of an agent file or a run, got {shown(given)}")
+            entries = [*given.get("seeds", ()), *given.get("groups", ())]
+            ok = all(isinstance(one, (int, str)) for one in entries) and given.get("groups") != []
+            require(ok, "started_from", f"with names of groups, got {shown(given)}")
 
     @property
     def writer_options(self) -> dict[str, dict[str, Any]]:
@@ -87,6 +97,11 @@ class TrainConfig:
     @property
     def seed_list(self) -> tuple[int, ...]:
         return self.seeds or (self.seed,)
+
+    @property
+    def starts_from_all_weights(self) -> bool:
+        """Whether a new run starts with a trained policy, which acts from the first step."""
+        return self.started_from is not None and "groups" not in self.started_from
 
     @property
     def steps_between_evaluations(self) -> int:

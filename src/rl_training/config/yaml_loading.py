@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import yaml  # type: ignore[import-untyped, unused-ignore]
 
+from rl_training.config.objects import object_name
 from rl_training.core.checks import UserError, shown
 
 MAX_BYTES = 2**20
@@ -240,6 +241,8 @@ def _plain(value: Any, path: tuple[str, ...]) -> Any:
         return int(value)
     if isinstance(value, Real) and not isinstance(value, Integral):
         return float(value)
+    if callable(value) and path[:1] == ("algo_kwargs",):  # a network or a schedule from Python: its name is recorded
+        return object_name(value)
     raise UserError(f"{name} cannot be saved in a config: {shown(value)}")
 
 

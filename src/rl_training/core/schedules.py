@@ -22,6 +22,9 @@ def linear(start: float, end: float, progress: float) -> float:
     return start + (end - start) * min(max(progress, 0.0), 1.0)
 
 
-def cosine(start: float, progress: float) -> float:
-    """Cosine decay from `start` to zero as `progress` goes from 0 to 1."""
-    return start * 0.5 * (1 + math.cos(math.pi * min(max(progress, 0.0), 1.0)))
+def cosine(start: float, end: float, progress: float) -> float:
+    """Half a cosine from `start` to `end` as `progress` goes from 0 to 1, then `end`."""
+    return end + (start - end) * 0.5 * (1 + math.cos(math.pi * min(max(progress, 0.0), 1.0)))
+
+
+SCHEDULES = {"constant": lambda start, end, progress: start, "linear": linear, "cosine": cosine}

@@ -83,6 +83,11 @@ class ArraySpec:
         """The parts of a mixed observation by name."""
         return dict(self.parts)
 
+    @property
+    def has_names(self) -> bool:
+        """Whether the observation is of a Dict or Tuple space."""
+        return bool(self.entries or self.parts)
+
     def unpack(self, obs: Any) -> dict[str, Any]:
         """The entries of a packed vector, or of the parts of a mixed observation, by their own names."""
         if self.kind == "image":

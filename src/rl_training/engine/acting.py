@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +13,7 @@ from rl_training.core.specs import ArraySpec
 from rl_training.engine import drawing
 from rl_training.engine.compilation import captured, warm_up
 from rl_training.engine.engine import Engine
-from rl_training.engine.gradients import map_tensors, stacked
+from rl_training.engine.gradients import entry, map_tensors, stacked
 from rl_training.engine.groups import Groups
 from rl_training.engine.phases import NoiseSpec
 
@@ -29,8 +29,11 @@ class Act(NamedTuple):
     state: Mapping[str, Tensor] = {}  # the recurrent state, passed to the next call
 
 
-Policy = Callable[..., Act]  # arguments: `Networks`, observations; to explore, also random numbers and an amount
+# Arguments: `Networks`, observations; to explore, also random numbers and an amount; last, a recurrent one's state.
+Policy = Callable[..., Act]
+State = Mapping[str, Tensor]  # of a recurrent policy: (seeds, rows, ...); empty: the policy has none
 Work = Callable[[list[Tensor]], Act]
+NO_STATE: State = {}
 
 
 class Acting:
@@ -47,23 +50,42 @@ class Acting:
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._graphs: dict[Any, tuple[torch.cuda.CUDAGraph, list[Tensor], Act]] = {}
 
-    def greedy(self, policy: Policy, obs: Tensor) -> Act:
+    def greedy(self, policy: Policy, obs: Tensor, state: State = NO_STATE) -> Act:
         """Actions of a policy without random numbers."""
-        return self._act("greedy", lambda inputs: self._run(policy, *inputs), [obs])
+        names = tuple(state)
 
-    def explore(self, policy: Policy, obs: Tensor, noise: NoiseSpec, step: int, amount: float) -> Act:
+        def act(inputs: list[Tensor]) -> Act:
+            return self._run(policy, inputs[0], *_named(names, inputs[1:]))
+
+        return self._act("greedy", act, [obs, *state.values()])
+
+    def explore(
+        self,
+        policy: Policy,
+        obs: Tensor,
+        noise: NoiseSpec,
+        step: int,
+        amount: float,
+        state: State = NO_STATE,
+        stream: str = STREAM,
+    ) -> Act:
         """Actions of a policy with random numbers: `noise` is the spec of one seed's, which depend on `step`."""
         self._amount.fill_(amount)
+        names = tuple(state)
         if obs.is_cuda:
             self._step.fill_(step)
 
             def draw_and_explore(inputs: list[Tensor]) -> Act:
-                numbers = drawing.device_noise(self.engine.seed_tensor, self._step, {STREAM: noise}, STREAM)[STREAM]
-                return self._run(policy, *inputs, numbers, self._amount)
+                numbers = drawing.device_noise(self.engine.seed_tensor, self._step, {STREAM: noise}, stream)[STREAM]
+                return self._run(policy, inputs[0], numbers, self._amount, *_named(names, inputs[1:]))
 
-            return self._act("explore", draw_and_explore, [obs])
-        numbers = drawing.host_noise(self.engine.seeds, step, {STREAM: noise}, stream_name=STREAM)[STREAM]
-        return self._act("explore", lambda inputs: self._run(policy, *inputs, self._amount), [obs, numbers])
+            return self._act(stream, draw_and_explore, [obs, *state.values()])
+        numbers = drawing.host_noise(self.engine.seeds, step, {STREAM: noise}, stream_name=stream)[STREAM]
+
+        def explore(inputs: list[Tensor]) -> Act:
+            return self._run(policy, *inputs[:2], self._amount, *_named(names, inputs[2:]))
+
+        return self._act(stream, explore, [obs, numbers, *state.values()])
 
     def random(self, spec: ArraySpec, step: int, rows: int) -> Act:
         """Uniformly random actions, drawn on the device."""
@@ -81,7 +103,7 @@ class Acting:
             if self.engine.device.type == "cuda":
                 action, extras, state = self._replayed(name, work, inputs)
             # Only exploring is compiled: it runs a million times on small batches, evaluation rarely on larger ones.
-            elif self.engine.compiled and name == "explore":
+            elif self.engine.compiled and name == STREAM:
                 shape = inputs[0].shape
                 if shape not in self._programs:
                     self._programs[shape] = self.engine.compile(work)
@@ -91,17 +113,17 @@ class Acting:
             # The engine reports a seed whose networks became NaN; until then its actions must stay valid.
             return Act(torch.nan_to_num(action) if action.is_floating_point() else action, extras, state)
 
-    def _run(self, policy: Policy, *inputs: Tensor) -> Act:
+    def _run(self, policy: Policy, *inputs: Any) -> Act:
         engine, binding = self.engine, self.engine.binding
 
-        def one_seed(groups: Groups, obs: Tensor, *rest: Tensor) -> Act:
+        def one_seed(groups: Groups, obs: Tensor, *rest: Any) -> Act:
             obs = binding.batch_for(groups, {"obs": obs})["obs"]
             return policy(binding.networks_of(groups), obs, *rest)
 
         if engine.stacked:
             return Act(*vmap(one_seed)(engine.groups(), *inputs))
         by_seed = enumerate(engine.groups_by_seed())
-        return Act(*stacked([one_seed(groups, *(value[seed] for value in inputs)) for seed, groups in by_seed]))
+        return Act(*stacked([one_seed(groups, *entry(inputs, seed)) for seed, groups in by_seed]))
 
     # --- on a GPU ------------------------------------------------------------------------------------------------
     def _replayed(self, name: str, work: Work, inputs: list[Tensor]) -> Act:
@@ -126,3 +148,8 @@ class Acting:
         with captured(graph):
             output = work(static)
         return graph, static, output
+
+
+def _named(names: Sequence[str], values: Sequence[Tensor]) -> list[State]:
+    """The state of a recurrent policy as its last argument; of any other policy, no argument."""
+    return [dict(zip(names, values, strict=True))] if names else []

@@ -15,13 +15,21 @@ from torch import Tensor
 from rl_training.engine import drawing
 from rl_training.engine.compilation import Announce, compile_once
 from rl_training.engine.denormals import flushed_denormals
-from rl_training.engine.gradients import entry, looped_gradients, phase_gradients, stacked_gradients
+from rl_training.engine.gradients import (
+    dropout_name,
+    entry,
+    looped_gradients,
+    loss_pass,
+    phase_gradients,
+    stacked_gradients,
+)
 from rl_training.engine.groups import GroupLayout, Groups, Params
 from rl_training.engine.metrics import MetricSums
-from rl_training.engine.networks import Batch, Binding
-from rl_training.engine.optimizers import Adam, adam_, clip_per_seed
-from rl_training.engine.phases import UPDATE, Due, Noise, NoiseSpec, Phase
+from rl_training.engine.networks import BUFFERS, Batch, Binding, LossPass
+from rl_training.engine.optimizers import Adam, clip_per_seed
+from rl_training.engine.phases import UPDATE, Due, LossResult, Noise, NoiseSpec, Phase
 from rl_training.engine.targets import Polyak, TargetUpdate
+from rl_training.models.layers import recording_dropout
 from rl_training.tensors.state import check_shapes
 
 MAX_COUNT = 2**53
@@ -48,8 +56,9 @@ class Engine:
         binding: Binding,
         execution: Execution,
         targets: TargetUpdate | None = None,
+        buffers: Mapping[str, Sequence[Params]] | None = None,
     ) -> None:
-        """`members`: for each group, the parameters of every seed."""
+        """`members` and `buffers`: for each group, the parameters and the buffers of every seed."""
         self.phases, self.binding, self.targets = tuple(phases), binding, targets
         self.seeds, self.device, self.looped = execution.seeds, execution.device, execution.looped
         self.compiled, self.backend = execution.compiled, execution.backend
@@ -57,12 +66,22 @@ class Engine:
         shapes = {group: {name: v.shape for name, v in rows[0].items()} for group, rows in members.items()}
         self.layouts = {group: GroupLayout(shape, seeds) for group, shape in shapes.items()}
         self.flat = {group: self.layouts[group].stack(rows, device) for group, rows in members.items()}
-        trained = [group for phase in self.phases for group in phase.groups]
-        self.adam_mean = {group: torch.zeros_like(self.flat[group]) for group in trained}
-        self.adam_square = {group: torch.zeros_like(self.flat[group]) for group in trained}
+        self.buffers: Groups = {
+            group: {name: torch.stack([row[name].detach() for row in rows]).to(device) for name in rows[0]}
+            for group, rows in (buffers or {}).items()
+        }
         self.optimizers = [phase.optimizer or Adam() for phase in self.phases]
+        self.slots = {  # the optimizers' state: slot -> group -> a flat buffer as the group's
+            slot: {
+                group: torch.zeros_like(self.flat[group])
+                for phase, optimizer in zip(self.phases, self.optimizers, strict=True)
+                if slot in optimizer.used_slots
+                for group in phase.groups
+            }
+            for slot in dict.fromkeys(slot for optimizer in self.optimizers for slot in optimizer.used_slots)
+        }
         self.beta_powers = torch.ones(len(self.phases), 2, dtype=torch.float64, device=device)
-        self.betas = [torch.tensor(one.betas, dtype=torch.float64, device=device) for one in self.optimizers]
+        self.betas = [torch.tensor(one.powers, dtype=torch.float64, device=device) for one in self.optimizers]
         self.rates = torch.zeros(len(self.phases), dtype=torch.float64, device=device)
         self.rate_values: dict[str, float] = {}  # by phase
         self.update_count = 0
@@ -84,7 +103,8 @@ class Engine:
         return self._views
 
     def _make_views(self) -> Groups:
-        return {name: layout.views(self.flat[name]) for name, layout in self.layouts.items()}
+        views = {name: layout.views(self.flat[name]) for name, layout in self.layouts.items()}
+        return views | {BUFFERS + group: buffers for group, buffers in self.buffers.items()}
 
     def groups_by_seed(self) -> list[Groups]:
         """Every seed's groups, without the seed axis."""
@@ -120,11 +140,13 @@ class Engine:
                 continue
             given = {**batch, UPDATE: update} if phase.counted else batch
             if seeds == 1:
-                grads, result = phase_gradients(phase, self.binding, self.groups_by_seed()[0], given, noise)
+                found = phase_gradients(phase, self.binding, self.groups_by_seed()[0], given, noise)
             elif self.looped:
-                grads, result = looped_gradients(phase, self.binding, self.groups_by_seed(), given, noise)
+                found = looped_gradients(phase, self.binding, self.groups_by_seed(), given, noise)
             else:
-                grads, result = stacked_gradients(phase, self.binding, self.groups(), given, noise)
+                found = stacked_gradients(phase, self.binding, self.groups(), given, noise)
+            grads, result, buffers = found
+            self._set_buffers(buffers)
             if result.row_errors is not None:
                 row_errors = result.row_errors
             batch = {**batch, **result.carried}
@@ -135,6 +157,7 @@ class Engine:
         if isinstance(self.targets, Polyak) and self.targets.after in due:
             for target, source in self.targets.groups.items():
                 self.flat[target].lerp_(self.flat[source], self.targets.tau)
+            self._copy_target_buffers()
         return None if row_errors is None else row_errors.view(seeds, -1)
 
     def _step(self, number: int, grads: Groups) -> None:
@@ -144,15 +167,22 @@ class Engine:
             grads = clip_per_seed(grads, self.layouts, optimizer.max_grad_norm)
         powers.mul_(self.betas[number])
         for group, tensors in grads.items():
-            adam_(
-                self.flat[group],
-                self.layouts[group].flatten(tensors),
-                self.adam_mean[group],
-                self.adam_square[group],
-                powers,
-                self.rates[number],
-                optimizer,
-            )
+            state = [self.slots[slot][group] for slot in optimizer.used_slots]
+            optimizer.step_(self.flat[group], self.layouts[group].flatten(tensors), state, powers, self.rates[number])
+
+    def _set_buffers(self, changed: Groups) -> None:
+        """Store the buffers that a phase's networks changed."""
+        for group, tensors in changed.items():
+            for name, tensor in tensors.items():
+                stored = self.buffers[group][name]
+                stored.copy_(tensor.view_as(stored))  # one seed's have no seed axis
+
+    def _copy_target_buffers(self) -> None:
+        """Give targets the buffers of the groups they follow: running statistics have no slow copy."""
+        if self.targets is not None and self.buffers:
+            for target, source in self.targets.groups.items():
+                for name, tensor in self.buffers.get(target, {}).items():
+                    tensor.copy_(self.buffers[source][name])
 
     @torch.no_grad()
     def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> None:
@@ -190,16 +220,32 @@ class Engine:
 
     def metric_names(self, batch: Batch, noise: Noise) -> dict[str, list[str]]:
         """The metric names of each phase, found by calling its loss once without effect."""
-        groups, names = self.groups_by_seed()[0], {}
+        first = entry(noise, 0)
+        passes = {phase.name: loss_pass(phase, first) for phase in self.phases}
+        return {name: list(result.metrics) for name, result in self._try_losses(batch, noise, passes).items()}
+
+    def dropout_specs(self, batch: Batch, noise: Noise) -> dict[str, NoiseSpec]:
+        """The random numbers of all dropout layers in one update, found by calling the losses once without effect."""
+        passes = {phase.name: LossPass(phase.groups, recorded=[]) for phase in self.phases}
+        with recording_dropout():
+            self._try_losses(batch, noise, passes)
+        return {
+            dropout_name(phase, number): NoiseSpec("uniform", tuple(shape))
+            for phase, one in passes.items()
+            for number, shape in enumerate(one.recorded or ())
+        }
+
+    def _try_losses(self, batch: Batch, noise: Noise, passes: Mapping[str, LossPass]) -> dict[str, LossResult]:
+        """The results of the first seed's losses, without an update."""
+        groups, results = self.groups_by_seed()[0], {}
         batch, noise = entry((batch, noise), 0)
         with torch.no_grad():
             for phase in self.phases:
                 given = {**batch, UPDATE: self.count_tensor + 1} if phase.counted else batch
-                nets, given = self.binding.networks_of(groups), self.binding.batch_for(groups, given)
-                result = phase.loss(nets, given, noise)
-                names[phase.name] = list(result.metrics)
-                batch = {**batch, **result.carried}
-        return names
+                nets = self.binding.networks_of(groups, passes[phase.name])
+                results[phase.name] = phase.loss(nets, self.binding.batch_for(groups, given), noise)
+                batch = {**batch, **results[phase.name].carried}
+        return results
 
     def allocate_metrics(self, batch: Batch, noise: Noise) -> None:
         """Allocate the sums of all metrics, whose names follow from one batch."""
@@ -218,8 +264,8 @@ class Engine:
         """Every tensor that an update changes."""
         return [
             *self.flat.values(),
-            *self.adam_mean.values(),
-            *self.adam_square.values(),
+            *(tensor for buffers in self.buffers.values() for tensor in buffers.values()),
+            *(tensor for of_groups in self.slots.values() for tensor in of_groups.values()),
             self.beta_powers,
             self.count_tensor,
             self.first_nonfinite_update,
@@ -247,16 +293,19 @@ class Engine:
 
     @torch.no_grad()
     def load_seed(self, seed: int, tensors: Mapping[str, Tensor]) -> None:
-        """Parameters of one seed by name, `group.parameter`."""
+        """Parameters and buffers of one seed by name, `group.parameter`."""
         for name, tensor in tensors.items():
             group, _, parameter = name.partition(".")
-            self._seed_views[seed][group][parameter].copy_(tensor)
+            views = self._seed_views[seed]
+            owner = group if parameter in views[group] else BUFFERS + group
+            views[owner][parameter].copy_(tensor)
 
     def copy_targets(self) -> None:
         """Make every target group equal to the group it follows."""
         if self.targets is not None:
             for target, source in self.targets.groups.items():
                 self.flat[target].copy_(self.flat[source])
+            self._copy_target_buffers()
 
     def failure(self, seed: int) -> tuple[list[str], dict[str, float]]:
         """The metrics of a seed that became nonfinite first, and all its metrics at that update."""
@@ -269,10 +318,12 @@ class Engine:
     def state_dict(self) -> dict[str, Tensor]:
         """All tensors and counters by name, with the seed axis."""
         state: dict[str, Tensor] = {}
-        for kind, buffers in (("params", self.flat), ("adam_mean", self.adam_mean), ("adam_square", self.adam_square)):
-            for group, flat in buffers.items():
+        for kind, of_groups in {"params": self.flat, **self.slots}.items():
+            for group, flat in of_groups.items():
                 for name, view in self.layouts[group].views(flat).items():
                     state[f"{kind}.{group}.{name}"] = view
+        for group, buffers in self.buffers.items():
+            state |= {f"buffers.{group}.{name}": tensor for name, tensor in buffers.items()}
         state["beta_powers"] = self.beta_powers
         state["update_count"] = self.count_tensor
         state["first_nonfinite_update"] = self.first_nonfinite_update

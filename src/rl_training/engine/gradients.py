@@ -10,10 +10,11 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from rl_training.engine.groups import Groups
-from rl_training.engine.networks import Batch, Binding
+from rl_training.engine.networks import Batch, Binding, LossPass
 from rl_training.engine.phases import LossResult, Noise, Phase
 
-Gradients = tuple[Groups, LossResult]  # gradients of the phase's groups, and the result of its loss
+# Gradients of the phase's groups, the result of its loss, and the buffers that its networks changed, by group.
+Gradients = tuple[Groups, LossResult, Groups]
 
 
 def phase_gradients(phase: Phase, binding: Binding, groups: Groups, batch: Batch, noise: Noise) -> Gradients:
@@ -27,13 +28,14 @@ def phase_gradients(phase: Phase, binding: Binding, groups: Groups, batch: Batch
         group: {name: tensor.detach().requires_grad_() for name, tensor in groups[group].items()}
         for group in phase.groups
     }
+    current = loss_pass(phase, noise)
     with torch.enable_grad():
         batch = binding.batch_for(groups, batch)
-        result = phase.loss(binding.networks_of({**groups, **trained}), batch, noise)
+        result = phase.loss(binding.networks_of({**groups, **trained}, current), batch, noise)
         flat = [leaf for params in trained.values() for leaf in params.values()]
         found = iter(torch.autograd.grad(result.loss, flat, allow_unused=True, materialize_grads=True))
     grads = {group: {name: next(found) for name in params} for group, params in trained.items()}
-    return grads, LossResult(*map_tensors(result, Tensor.detach))
+    return grads, LossResult(*map_tensors(result, Tensor.detach)), current.buffers
 
 
 def stacked_gradients(phase: Phase, binding: Binding, groups: Groups, batch: Batch, noise: Noise) -> Gradients:
@@ -45,17 +47,28 @@ def stacked_gradients(phase: Phase, binding: Binding, groups: Groups, batch: Bat
 def looped_gradients(phase: Phase, binding: Binding, groups: list[Groups], batch: Batch, noise: Noise) -> Gradients:
     """The gradients of one seed after the other; the first axis of the results is the seed."""
     every = [phase_gradients(phase, binding, one, *entry((batch, noise), seed)) for seed, one in enumerate(groups)]
-    grads, results = zip(*every, strict=True)
-    return stacked(grads), LossResult(*stacked(results))
+    grads, results, buffers = zip(*every, strict=True)
+    return stacked(grads), LossResult(*stacked(results)), stacked(buffers)
+
+
+def loss_pass(phase: Phase, noise: Noise) -> LossPass:
+    """The pass of a phase's loss, with its share of dropout's random numbers."""
+    prefix = dropout_name(phase.name, "")
+    return LossPass(phase.groups, [numbers for name, numbers in noise.items() if name.startswith(prefix)])
+
+
+def dropout_name(phase: str, number: object) -> str:
+    """The name of the random numbers of a phase's dropout layers, in the order of their use."""
+    return f"dropout/{phase}/{number}"
 
 
 def _pure_loss(phase: Phase, binding: Binding) -> Callable[..., tuple[Tensor, dict[str, Any]]]:
     """The phase's loss in the form torch.func needs: trained parameters first, auxiliary outputs only tensors."""
 
     def loss(trained: Groups, frozen: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, dict[str, Any]]:
-        groups = {**frozen, **trained}
-        result = phase.loss(binding.networks_of(groups), binding.batch_for(groups, batch), noise)
-        rest: dict[str, Any] = {"metrics": result.metrics, "carried": result.carried}
+        groups, current = {**frozen, **trained}, loss_pass(phase, noise)
+        result = phase.loss(binding.networks_of(groups, current), binding.batch_for(groups, batch), noise)
+        rest: dict[str, Any] = {"metrics": result.metrics, "carried": result.carried, "buffers": current.buffers}
         if result.row_errors is not None:
             rest["row_errors"] = result.row_errors
         return result.loss, rest
@@ -72,7 +85,7 @@ def _split(phase: Phase, groups: Groups) -> tuple[Groups, Groups]:
 def _result(found: Any) -> Gradients:
     """The gradients and the result of a loss, from what `grad_and_value` of a pure loss returns."""
     grads, (loss, rest) = found
-    return grads, LossResult(loss, rest["metrics"], rest.get("row_errors"), rest["carried"])
+    return grads, LossResult(loss, rest["metrics"], rest.get("row_errors"), rest["carried"]), rest["buffers"]
 
 
 def map_tensors(tree: Any, function: Callable[[Tensor], Tensor]) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
@@ -10,25 +11,61 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from rl_training.engine.groups import Groups, Params
+from rl_training.models.layers import Dropout
+from rl_training.models.own import UNIFORMS
 
 Output = TypeVar("Output")
 View = TypeVar("View", bound="Networks")
 Batch = dict[str, Tensor]
 Prepare = Callable[[Groups, Batch], Batch]
 TARGET_PREFIX = "target_"
+BUFFERS = "buffers of "  # the prefix of a group's buffers among the groups
 
 
 class Network:
     """A module whose parameters are an argument, so that a loss is a pure function."""
 
     def __init__(self, module: nn.Module) -> None:
-        self.module = module
+        owners = list(module.named_modules())
         self.slots = [
-            (owner._parameters, name, f"{prefix}.{name}" if prefix else name)
-            for prefix, owner in module.named_modules()
+            (owner._parameters, name, _join(prefix, name))
+            for prefix, owner in owners
             for name, parameter in owner._parameters.items()
             if parameter is not None  # e.g. the bias of a layer without one
         ]
+        self.dropouts = [_join(prefix, UNIFORMS) for prefix, owner in owners if isinstance(owner, Dropout)]
+        self.buffers = [name for name, _ in module.named_buffers() if name not in self.dropouts]
+        # The parameters and buffers that the members of an ensemble share, by the start of their names.
+        self.shared = tuple(f"{_join(prefix, owner.shared)}." for prefix, owner in owners if hasattr(owner, "shared"))
+        # Where the modes differ (batch norm, dropout), a copy for each: whoever has the module may set its mode.
+        self.module = copy.deepcopy(module).train() if self.has_modes else module
+        self.inference = copy.deepcopy(module).eval() if self.has_modes else module
+
+    @property
+    def has_modes(self) -> bool:
+        """Whether it computes differently in training, or changes buffers."""
+        return bool(self.buffers or self.dropouts)
+
+
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+class LossPass:
+    """One evaluation of a loss: the groups it trains, the random numbers of dropout, and the buffers it changes.
+
+    A network is in training mode in the phase that trains it, and in inference mode elsewhere.
+    """
+
+    def __init__(
+        self,
+        trained: Collection[str] = (),
+        uniforms: Iterable[Tensor] = (),
+        recorded: list[torch.Size] | None = None,
+    ) -> None:
+        self.trained, self.uniforms = trained, iter(uniforms)
+        self.recorded = recorded  # a list: the shapes of dropout's random numbers are appended, none are used
+        self.buffers: Groups = {}  # by group
 
 
 class BoundNetwork(Generic[Output]):
@@ -52,14 +89,47 @@ class BoundNetwork(Generic[Output]):
             for (parameters, name, _), parameter in zip(slots, before, strict=True):
                 parameters[name] = parameter
 
+    def with_params(self, params: Params) -> BoundNetwork[Output]:
+        """The same network with other parameters."""
+        return BoundNetwork(self.network, params)
+
     def members(self, index: int | Tensor) -> BoundNetwork[Output]:
         """Some members of a stacked ensemble: one by its index, or those at the indices in a tensor."""
         chosen = slice(index, index + 1) if isinstance(index, int) else index
-        return BoundNetwork(self.network, {name: stacked[chosen] for name, stacked in self.params.items()})
+        shared = self.network.shared
+        return self.with_params({n: one if n.startswith(shared) else one[chosen] for n, one in self.params.items()})
 
     def detached(self) -> BoundNetwork[Output]:
         """The same network, without gradients for its parameters."""
-        return BoundNetwork(self.network, {name: tensor.detach() for name, tensor in self.params.items()})
+        return self.with_params({name: tensor.detach() for name, tensor in self.params.items()})
+
+
+class ModalNetwork(BoundNetwork[Output]):
+    """A bound network with buffers or dropout; its `params` include the buffers."""
+
+    def __init__(self, network: Network, params: Params, group: str, loss_pass: LossPass) -> None:
+        super().__init__(network, params)
+        self.group, self.loss_pass = group, loss_pass
+
+    def with_params(self, params: Params) -> BoundNetwork[Output]:
+        return ModalNetwork(self.network, params, self.group, self.loss_pass)
+
+    def __call__(self, *inputs: Any) -> Output:
+        network, current = self.network, self.loss_pass
+        if self.group not in current.trained:
+            return functional_call(network.inference, self.params, inputs)  # type: ignore[no-any-return]
+        values = dict(self.params)
+        for name in network.buffers:  # copies: the pass changes them in place, and a loss is a pure function
+            values[name] = current.buffers.get(self.group, self.params)[name].clone()
+        if current.recorded is None:
+            values |= {name: next(current.uniforms) for name in network.dropouts}
+        output: Output = functional_call(network.module, values, inputs)
+        if current.recorded is not None:
+            layers: Any = dict(network.module.named_modules())
+            current.recorded += [layers[name.removesuffix(UNIFORMS)[:-1]].recorded for name in network.dropouts]
+        if network.buffers:
+            current.buffers[self.group] = {name: values[name].detach() for name in network.buffers}
+        return output
 
 
 class Networks:
@@ -68,8 +138,11 @@ class Networks:
     A subclass annotates the groups of its algorithm with their types; nothing else needs to be written.
     """
 
-    def __init__(self, groups: Groups, networks: Mapping[str, Network], prefix: str = "") -> None:
+    def __init__(
+        self, groups: Groups, networks: Mapping[str, Network], loss_pass: LossPass | None = None, prefix: str = ""
+    ) -> None:
         self.groups, self.networks, self.prefix = groups, networks, prefix
+        self.loss_pass = loss_pass or LossPass()
 
     if not TYPE_CHECKING:  # to the type checker, a group without an annotation is an error
 
@@ -78,7 +151,12 @@ class Networks:
             if group not in self.groups:
                 raise AttributeError(f"there is no parameter group {group!r}")
             network = self.networks.get(name)
-            return self.groups[group] if network is None else BoundNetwork(network, self.groups[group])
+            if network is None:
+                return self.groups[group]
+            if not network.has_modes:
+                return BoundNetwork(network, self.groups[group])
+            params = {**self.groups[group], **self.groups.get(BUFFERS + group, {})}
+            return ModalNetwork(network, params, group, self.loss_pass)
 
     def __contains__(self, name: str) -> bool:
         return self.prefix + name in self.groups
@@ -86,7 +164,7 @@ class Networks:
     @property
     def target(self: View) -> View:
         """The target networks, with the same modules: `nets.target.critic` has the parameters of `target_critic`."""
-        return type(self)(self.groups, self.networks, TARGET_PREFIX)
+        return type(self)(self.groups, self.networks, self.loss_pass, TARGET_PREFIX)
 
 
 class Binding:
@@ -96,14 +174,20 @@ class Binding:
         self.view, self.networks = view, {group: Network(module) for group, module in modules.items()}
         self.prepare = prepare  # for example, normalises the observations of a batch
 
-    def networks_of(self, groups: Groups) -> Any:
-        """The view of one seed's groups; its type is that of the algorithm."""
-        return self.view(groups, self.networks)
+    def networks_of(self, groups: Groups, loss_pass: LossPass | None = None) -> Any:
+        """The view of one seed's groups; its type is that of the algorithm. Without a pass, in inference mode."""
+        return self.view(groups, self.networks, loss_pass)
 
     def batch_for(self, groups: Groups, batch: Batch) -> Batch:
         """The batch as the networks receive it."""
         return batch if self.prepare is None else self.prepare(groups, batch)
 
 
-def has_convolutions(module: nn.Module) -> bool:
-    return any(isinstance(part, nn.Conv2d) for part in module.modules())
+def must_loop(module: nn.Module) -> bool:
+    """Whether seeds run one after the other instead of stacked.
+
+    With a seed axis a convolution would become a grouped one, which rounds differently and is no faster; some modules
+    of users cannot be stacked.
+    """
+    parts = list(module.modules())
+    return any(isinstance(part, nn.Conv2d) or not getattr(part, "vmaps", True) for part in parts)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rl_training.engine.networks import Batch
-from rl_training.engine.optimizers import Adam
+from rl_training.engine.optimizers import Optimizer
 
 Noise = dict[str, Tensor]
 Metrics = dict[str, Tensor]
@@ -41,7 +41,7 @@ class Phase:
     loss: Loss
     every: int = 1  # runs at every `every`-th update
     rate: Schedule | None = None  # the learning rate; None: the learner's
-    optimizer: Adam | None = None  # None: the learner's
+    optimizer: Optimizer | None = None  # None: the learner's
     counted: bool = False  # `batch["update"]` is the number of the update, counted from 1
 
 

@@ -26,12 +26,15 @@ OVERRIDABLE_ON_RESUME = ("total_timesteps", "eval_episodes", "env_id", "algo_kwa
 
 
 def create_run_dir(config: TrainConfig, suffix: str | None = None) -> Path:
-    """Create `<output_dir>/<algo>-<env>-seed<k>[-suffix]`, with a number where that name is taken."""
+    """Create `<output_dir>/<run_name>[-suffix]`, with a number where that name is taken.
+
+    Without a `run_name` it is `<algo>-<env>-seed<k>`.
+    """
     seeds = config.seed_list
     label = f"seed{seeds[0]}" if len(seeds) == 1 else f"seeds{seeds[0]}-{seeds[-1]}"
     env = re.sub(r"[^A-Za-z0-9._-]+", "_", config.env_id)
-    parts = [config.algo, env, label] + ([re.sub(r"[^A-Za-z0-9._-]+", "_", suffix)] if suffix else [])
-    base = config.output_dir / "-".join(parts)
+    name = config.run_name or "-".join([config.algo, env, label])
+    base = config.output_dir / "-".join([name] + ([re.sub(r"[^A-Za-z0-9._-]+", "_", suffix)] if suffix else []))
     for number in range(1, 10_000):
         path = base if number == 1 else base.with_name(f"{base.name}-{number}")
         try:

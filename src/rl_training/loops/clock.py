@@ -24,7 +24,7 @@ class Clock:
         # The end of schedules, which extending a run does not change.
         self.horizon = self.online_from or self.total
         # A run that starts from a trained policy uses it from the first step.
-        has_policy = bool(self.online_from) or config.started_from is not None
+        has_policy = bool(self.online_from) or config.starts_from_all_weights
         self.random_until = 0 if has_policy else settings.learning_starts
         self.log = Every(config.log_interval)
         self.evaluate = Every(config.steps_between_evaluations)

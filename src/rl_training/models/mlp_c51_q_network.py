@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rl_training.core.checks import require
+from rl_training.models.features import ObsDim
 from rl_training.models.mlp_q_network import DistributionalQNetwork
 from rl_training.models.parts import check_count
 
@@ -17,7 +18,7 @@ class MLPC51QNetwork(DistributionalQNetwork):
 
     def __init__(
         self,
-        obs_dim: int | Sequence[int],
+        obs_dim: ObsDim,
         action_dim: int,
         hidden_sizes: Sequence[int] = (64, 64),
         num_atoms: int = 51,

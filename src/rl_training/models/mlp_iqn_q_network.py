@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from rl_training.config.network import HiddenLayers
 from rl_training.core.checks import require
-from rl_training.models.cnn.encoders import NatureCNN
+from rl_training.models.features import ObsDim, make_features
 from rl_training.models.mlp_q_network import DistributionalQNetwork
 from rl_training.models.noisy import DenseLayers
 from rl_training.models.parts import as_batch, check_count, midpoints
@@ -26,7 +27,7 @@ class MLPIQNQNetwork(DistributionalQNetwork):
 
     def __init__(
         self,
-        obs_dim: int | Sequence[int],
+        obs_dim: ObsDim,
         action_dim: int,
         hidden_sizes: Sequence[int] = (64, 64),
         num_policy_quantiles: int = 32,
@@ -36,23 +37,28 @@ class MLPIQNQNetwork(DistributionalQNetwork):
     ) -> None:
         check_count("num_policy_quantiles", num_policy_quantiles)
         check_count("num_cosines", num_cosines)
-        if isinstance(obs_dim, int):
+        layers = HiddenLayers.of(hidden_sizes)
+        require(layers.module is None, layers.name, "left out for IQN, whose layers also take levels")
+        reader = make_features(obs_dim)
+        if reader is None:
             require(len(hidden_sizes) > 0, "hidden_sizes", "of at least one layer, which the levels multiply")
             features, *following = hidden_sizes
         else:
-            features, following = NatureCNN.features_of(obs_dim), list(hidden_sizes)
-        super().__init__(features, action_dim, following, 1, dueling, noisy, reads_obs=False)
+            features, following = int(reader.features), list(hidden_sizes)  # type: ignore[arg-type]
+        super().__init__(features, action_dim, layers.resized(following), 1, dueling, noisy, reads_obs=False)
         self.obs_dim, self.num_policy_quantiles, self.num_cosines = obs_dim, num_policy_quantiles, num_cosines
-        self.reader = DenseLayers([obs_dim, features], 1) if isinstance(obs_dim, int) else NatureCNN(obs_dim)
-        self.levels = DenseLayers([num_cosines, features], 1)
+        if isinstance(obs_dim, int):
+            reader = DenseLayers([obs_dim, features], 1, layers, ends_hidden=True)
+        self.reader: Any = reader
+        self.levels = DenseLayers([num_cosines, features], 1, ends_hidden=True)
 
     def forward(self, obs: Tensor, noise: Tensor | None = None, levels: Tensor | None = None) -> Tensor:
-        features = F.relu(self.reader(as_batch(obs) if isinstance(self.obs_dim, int) else obs))
+        features = self.reader(as_batch(obs) if isinstance(self.obs_dim, int) else obs)
         if levels is None:
             levels = midpoints(self.num_policy_quantiles, features.device).expand(len(features), -1)
         steps = torch.arange(self.num_cosines, device=features.device)
         cosines = torch.cos(math.pi * steps * levels.unsqueeze(-1))  # (batch, levels, cosines)
-        level_features = F.relu(self.levels(cosines.flatten(0, 1))).unflatten(0, levels.shape)
+        level_features = self.levels(cosines.flatten(0, 1)).unflatten(0, levels.shape)
         rows = (features.unsqueeze(1) * level_features).flatten(0, 1)
         if noise is not None and noise.dim() > 1:  # one vector for each observation, the same at all its levels
             noise = noise.unsqueeze(1).expand(-1, levels.shape[1], -1).flatten(0, 1)

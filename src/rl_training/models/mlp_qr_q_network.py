@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from rl_training.models.features import ObsDim
 from rl_training.models.mlp_q_network import DistributionalQNetwork
 from rl_training.models.parts import check_count
 
@@ -15,7 +16,7 @@ class MLPQRQNetwork(DistributionalQNetwork):
 
     def __init__(
         self,
-        obs_dim: int | Sequence[int],
+        obs_dim: ObsDim,
         action_dim: int,
         hidden_sizes: Sequence[int] = (64, 64),
         num_quantiles: int = 200,

@@ -6,21 +6,25 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from rl_training.models.mlp_sac import GaussianPolicyModel
-from rl_training.models.parts import CriticEnsemble, as_batch, xavier_
+from rl_training.models.features import ObsDim, batch_of
+from rl_training.models.mlp_sac import MLPSACModel
+from rl_training.models.parts import as_batch, xavier_
 
 
-class MLPREDQModel(GaussianPolicyModel):
-    """Squashed-Gaussian actor and `num_critics` critics, initialised as in the authors' code."""
+class MLPREDQModel(MLPSACModel):
+    """SAC's networks with `num_critics` critics, initialised as in the authors' code."""
 
     def __init__(
-        self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int] = (256, 256), num_critics: int = 10
+        self,
+        obs_dim: ObsDim,
+        action_dim: int,
+        hidden_sizes: Sequence[int] = (256, 256),
+        num_critics: int = 10,
+        critic_hidden_sizes: Sequence[int] | None = None,
     ) -> None:
-        super().__init__(obs_dim, action_dim, hidden_sizes)
-        self.num_critics = num_critics
-        self.critic = CriticEnsemble(num_critics, obs_dim, action_dim, hidden_sizes)
+        super().__init__(obs_dim, action_dim, hidden_sizes, num_critics, critic_hidden_sizes)
         xavier_(self)
 
     def q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
         """The values of all critics: (batch, num_critics)."""
-        return self.critic(as_batch(obs), as_batch(actions)).T  # type: ignore[no-any-return]
+        return self.critic(batch_of(obs, self.obs_dim), as_batch(actions)).T  # type: ignore[no-any-return]

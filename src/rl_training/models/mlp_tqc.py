@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from rl_training.models.features import ObsDim, batch_of, on_features
 from rl_training.models.mlp_sac import GaussianPolicyModel
 from rl_training.models.parts import QuantileCriticEnsemble, as_batch
 
@@ -15,7 +16,7 @@ class MLPTQCModel(GaussianPolicyModel):
 
     def __init__(
         self,
-        obs_dim: int,
+        obs_dim: ObsDim,
         action_dim: int,
         hidden_sizes: Sequence[int] = (256, 256),
         num_critics: int = 5,
@@ -25,11 +26,13 @@ class MLPTQCModel(GaussianPolicyModel):
         super().__init__(obs_dim, action_dim, hidden_sizes)
         self.num_critics, self.num_quantiles = num_critics, num_quantiles
         sizes = hidden_sizes if critic_hidden_sizes is None else critic_hidden_sizes
-        self.critic = QuantileCriticEnsemble(num_critics, obs_dim, action_dim, sizes, num_quantiles)
+        self.critic = on_features(
+            obs_dim, lambda inputs: QuantileCriticEnsemble(num_critics, inputs, action_dim, sizes, num_quantiles)
+        )
 
     def quantiles(self, obs: Tensor, actions: Tensor) -> Tensor:
         """(batch, num_critics, num_quantiles)."""
-        return self.critic(as_batch(obs), as_batch(actions)).transpose(0, 1)  # type: ignore[no-any-return]
+        return self.critic(batch_of(obs, self.obs_dim), as_batch(actions)).transpose(0, 1)  # type: ignore[no-any-return]
 
     def q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
         """(batch, num_critics): the means of the quantiles."""

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rl_training.models.parts import StackedLinear, square_root, stacked_product
+from rl_training.config.network import HiddenLayers
+from rl_training.core.checks import require
+from rl_training.models.layers import StackedLinear, hidden_linear, hidden_stages, square_root, stacked_product
 
 SIGMA = 0.5  # the paper's sigma_0
 
@@ -37,24 +39,35 @@ class NoisyLinear(StackedLinear):
 
 
 class DenseLayers(nn.Module):
-    """Dense layers with ReLU between them, the first `plain` without noise: (batch, n_in) -> (batch, n_out)."""
+    """Dense layers, the first `plain` without noise: (batch, n_in) -> (batch, n_out).
 
-    def __init__(self, sizes: Sequence[int], plain: int) -> None:
+    `hidden` says what follows each layer; nothing follows the last one unless it `ends_hidden` itself.
+    """
+
+    def __init__(self, sizes: Sequence[int], plain: int, hidden: Sequence[int] = (), ends_hidden: bool = False) -> None:
         super().__init__()
+        inner = HiddenLayers.of(hidden).resized(sizes[1:] if ends_hidden else sizes[1:-1])
+        rejected = inner.options.spectral_norm and plain < len(sizes) - 1
+        require(not rejected, "network.spectral_norm", "false for noisy layers")
         self.layers = nn.ModuleList(
-            StackedLinear(1, a, b) if number < plain else NoisyLinear(a, b)
+            NoisyLinear(a, b)
+            if number >= plain
+            else hidden_linear(1, a, b, inner)
+            if number < len(inner)
+            else StackedLinear(1, a, b)
             for number, (a, b) in enumerate(pairwise(sizes))
         )
+        self.stages, self.hidden_layers = hidden_stages(1, inner), len(inner)
         self.noise_size = sum(layer.noise_size for layer in self.layers if isinstance(layer, NoisyLinear))
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         hidden, used = x.unsqueeze(0), 0
         for number, layer in enumerate(self.layers):
-            if number:
-                hidden = F.relu(hidden)
             if isinstance(layer, NoisyLinear) and noise is not None:
                 hidden = layer(hidden, noise[..., used : used + layer.noise_size])
                 used += layer.noise_size
             else:
                 hidden = layer(hidden)
+            if number < self.hidden_layers:
+                hidden = F.relu(hidden) if self.stages is None else self.stages[number](hidden)
         return hidden.squeeze(0)

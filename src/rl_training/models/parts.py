@@ -1,4 +1,4 @@
-"""Building blocks of networks. An ensemble is one stacked tensor; modules have parameters and no buffers."""
+"""Building blocks of networks: actors, critics and values. An ensemble is one stacked tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rl_training.config.network import HiddenLayers
 from rl_training.core.checks import UserError, require
+from rl_training.models.layers import StackedLinear, hidden_linear, hidden_stages
+from rl_training.models.own import OwnNetworks
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 MAX_ACTION = 1 - 1e-5  # recorded actions at a bound would have no finite density under a squashed policy
@@ -30,59 +33,36 @@ def midpoints(count: int, device: torch.device) -> Tensor:
     return (torch.arange(count, device=device) + 0.5) / count
 
 
-def square_root(values: Tensor) -> Tensor:
-    """The square root, by operations that round the same on every processor.
-
-    On a CPU torch.sqrt uses MKL, which refines the processor's approximation of 1 / sqrt(x): on another model a fifth
-    of the results differ in the last bit.
-    """
-    return values.rsqrt().reciprocal_() if values.device.type == "cpu" else values.sqrt()
-
-
 def check_count(name: str, value: int, minimum: int = 1) -> None:
     """Reject a count that is not an integer >= `minimum`."""
     require(isinstance(value, int) and value >= minimum, name, f"an integer >= {minimum}, got {value!r}")
 
 
-class StackedLinear(nn.Module):
-    """`members` dense layers as one batched product: (members or 1, batch, n_in) -> (members, batch, n_out).
-
-    Written as `x @ W + b` and never as nn.Linear, whose kernel rounds differently with and without a seed axis.
-    """
-
-    def __init__(self, members: int, n_in: int, n_out: int) -> None:
-        super().__init__()
-        bound = 1 / math.sqrt(n_in)
-        self.weight = nn.Parameter(torch.empty(members, n_in, n_out).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(members, 1, n_out).uniform_(-bound, bound))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return stacked_product(x, self.weight, self.bias)
-
-
-def stacked_product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`x @ weight + bias`, with the same rounding for one seed and for stacked seeds."""
-    if weight.shape[-1] == 1 and weight.device.type == "cpu":
-        # On a CPU a product with one column uses another kernel, which rounds differently when seeds are stacked.
-        return (torch.matmul(x, weight.expand(-1, -1, 2)) + bias)[..., :1]
-    return torch.matmul(x, weight) + bias
-
-
 class StackedMLP(nn.Module):
-    """`members` perceptrons with ReLU between layers; `hidden_sizes` may be empty."""
+    """`members` perceptrons; `hidden_sizes` may be empty, or `HiddenLayers` that say what stands between them."""
 
     def __init__(self, members: int, n_in: int, hidden_sizes: Sequence[int], n_out: int) -> None:
         super().__init__()
-        sizes = [n_in, *hidden_sizes, n_out]
-        self.layers = nn.ModuleList(StackedLinear(members, a, b) for a, b in pairwise(sizes))
+        layers, sizes = HiddenLayers.of(hidden_sizes), [n_in, *hidden_sizes]
+        dense = [hidden_linear(members, a, b, layers) for a, b in pairwise(sizes)]
+        self.layers = nn.ModuleList([*dense, StackedLinear(members, sizes[-1], n_out)])
+        self.stages = hidden_stages(members, layers)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, n_in) -> (members, batch, n_out)."""
         _check_vectors(x)
         hidden = x.unsqueeze(0)
-        for layer in self.layers[:-1]:
-            hidden = F.relu(layer(hidden))
+        for number, layer in enumerate(self.layers[:-1]):
+            hidden = F.relu(layer(hidden)) if self.stages is None else self.stages[number](layer(hidden))
         return self.layers[-1](hidden)  # type: ignore[no-any-return]
+
+
+def network(members: int, n_in: int, hidden_sizes: Sequence[int], n_out: int) -> nn.Module:
+    """`members` networks (batch, n_in) -> (members, batch, n_out): perceptrons, or the user's own."""
+    layers = HiddenLayers.of(hidden_sizes)
+    if layers.module is None:
+        return StackedMLP(members, n_in, layers, n_out)
+    return OwnNetworks(members, n_in, n_out, layers.module, layers.name)
 
 
 class GaussianActor(nn.Module):
@@ -97,7 +77,7 @@ class GaussianActor(nn.Module):
     ) -> None:
         super().__init__()
         self.log_std_range = log_std_range
-        self.net = StackedMLP(1, obs_dim, hidden_sizes, 2 * action_dim)
+        self.net = network(1, obs_dim, hidden_sizes, 2 * action_dim)
 
     def forward(self, obs: Tensor, noise: Tensor | None, actions: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The action for standard normal `noise` and its log-density; None gives the mode (its density is not used).
@@ -134,7 +114,7 @@ class DeterministicActor(nn.Module):
 
     def __init__(self, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
         super().__init__()
-        self.net = StackedMLP(1, obs_dim, hidden_sizes, action_dim)
+        self.net = network(1, obs_dim, hidden_sizes, action_dim)
 
     def forward(self, obs: Tensor) -> Tensor:
         return self.net(obs).squeeze(0).tanh()  # type: ignore[no-any-return]
@@ -164,7 +144,7 @@ class ValueNetwork(nn.Module):
 
     def __init__(self, obs_dim: int, hidden_sizes: Sequence[int]) -> None:
         super().__init__()
-        self.net = StackedMLP(1, obs_dim, hidden_sizes, 1)
+        self.net = network(1, obs_dim, hidden_sizes, 1)
 
     def forward(self, obs: Tensor) -> Tensor:
         return self.net(obs).squeeze(0).squeeze(-1)  # type: ignore[no-any-return]
@@ -179,7 +159,7 @@ class QuantileCriticEnsemble(nn.Module):
         super().__init__()
         check_count("num_critics", members)
         check_count("num_quantiles", quantiles)
-        self.net = StackedMLP(members, obs_dim + action_dim, hidden_sizes, quantiles)
+        self.net = network(members, obs_dim + action_dim, hidden_sizes, quantiles)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         return self.net(torch.cat([obs, actions], -1))  # type: ignore[no-any-return]

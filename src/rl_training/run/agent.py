@@ -6,6 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,12 @@ from rl_training.checkpoint.read import (
 )
 from rl_training.checkpoint.schema import LEARNER, find_checkpoint, invalid_file
 from rl_training.config.fields import parse
+from rl_training.config.objects import Objects, with_objects
 from rl_training.config.train_config import TrainConfig, config_from_dict
-from rl_training.core.checks import Note, UserError, one_line, shown
+from rl_training.core.checks import Note, UserError, one_line, require, shown
 from rl_training.core.specs import EnvSpec
 from rl_training.core.version import __version__
+from rl_training.engine.acting import Act, State
 from rl_training.engine.engine import MAX_COUNT
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_from_dict, space_to_dict
 from rl_training.files.atomic import parse_json, read_bytes, replace_file
@@ -38,6 +41,11 @@ FORMAT = 1
 KEY = "rl_training"
 MAX_HEADER_BYTES = 100_000_000  # as in safetensors itself
 Array = NDArray[Any]
+
+
+def new_run_config(config: TrainConfig) -> TrainConfig:
+    """A trained agent's config for a new run: without its run's name, start and interval of evaluations."""
+    return replace(config, run_name=None, started_from=None, eval_interval=None)
 
 
 class Agent:
@@ -56,21 +64,57 @@ class Agent:
     def spec(self) -> EnvSpec:
         return env_spec(self.observation, self.action)
 
-    def predict(self, obs: Any, deterministic: bool = True, seed_index: int = 0) -> Any:
-        """Actions in the environment's units: an int or an (action_dim,) array for one observation, else a batch."""
-        rows, single = self.observation.read(obs)
-        result = self.action.to_env(self.act(rows, deterministic, seed_index))
-        return self.action.one(result) if single else result
+    def predict(
+        self,
+        obs: Any,
+        deterministic: bool = True,
+        *,
+        state: Any = None,
+        episode_start: Any = None,
+        action_mask: Any = None,
+        seed_index: int = 0,
+    ) -> Any:
+        """Actions in the environment's units: an int or an (action_dim,) array for one observation, else a batch.
 
-    def act(self, rows: Array, deterministic: bool = True, seed_index: int = 0) -> Array:
-        """One seed's actions for encoded observations (rows, ...), in the library's units."""
+        With a `state`, `(actions, next state)`: a recurrent policy's by name, each (rows, ...); `{}` starts an episode,
+        and so does each row with `episode_start`. A policy without a state returns the one it was given.
+        """
+        if action_mask is not None:
+            raise UserError(f"action_mask must not be given: {self.config.algo} does not support action masks")
+        count = len(self.learner.seeds)
+        require(0 <= seed_index < count, "seed_index", f">= 0 and < {count}, the number of seeds, got {seed_index}")
+        rows, single = self.observation.read(obs)
+        act = self._act(rows, deterministic, self._state(state, episode_start, len(rows)))
+        result = self.action.to_env(act.action[seed_index].cpu().numpy())
+        action = self.action.one(result) if single else result
+        if state is None:
+            return action
+        after = {name: tensor[seed_index].cpu().numpy() for name, tensor in act.state.items()}
+        return action, after or state
+
+    def act(self, rows: Array) -> Array:
+        """The first seed's greedy actions for encoded observations (rows, ...), in the library's units."""
+        return self._act(rows, True, self.learner.initial_states(len(rows))).action[0].cpu().numpy()
+
+    def _act(self, rows: Array, deterministic: bool, state: State) -> Act:
         every_seed = torch.from_numpy(np.broadcast_to(rows, (len(self.learner.seeds), *rows.shape)).copy())
         if deterministic:
-            actions = self.learner.act_greedy(every_seed).action
-        else:
-            self._calls += 1
-            actions = self.learner.act_explore(every_seed, self._calls, 1.0).action
-        return actions[seed_index].cpu().numpy()
+            return self.learner.act_greedy(every_seed, state)
+        self._calls += 1
+        return self.learner.act_explore(every_seed, self._calls, 1.0, state)
+
+    def _state(self, given: Any, episode_start: Any, rows: int) -> dict[str, Tensor]:
+        """The state of every seed to act from: `given`, and the initial one where an episode starts."""
+        starts = np.asarray(False if episode_start is None else episode_start, np.bool_)
+        require(starts.shape in ((), (rows,)), "episode_start", f"one flag per row ({rows}), got {starts.shape}")
+        initial = self.learner.initial_states(rows)
+        if not initial or given is None:
+            return initial
+        require(isinstance(given, Mapping), "state", f"a mapping of arrays, got {shown(given)}")
+        if not given:
+            return initial
+        require(given.keys() >= initial.keys(), "state", f"with {', '.join(initial)}, got {', '.join(given)}")
+        return {name: _continued(name, one, given[name], starts) for name, one in initial.items()}
 
     def parameters(self, seed_index: int) -> dict[str, Tensor]:
         return self.learner.seed_parameters(seed_index)
@@ -101,6 +145,18 @@ class Agent:
         return pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)})
 
 
+def _continued(name: str, initial: Tensor, given: Any, starts: Array) -> Tensor:
+    """The state (seeds, rows, ...) that continues one seed's, with the initial state where an episode starts."""
+    try:
+        found = torch.as_tensor(np.asarray(given), dtype=initial.dtype, device=initial.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"state: {name} must be an array of numbers, got {shown(given)}") from error
+    shape = tuple(initial.shape[1:])
+    require(tuple(found.shape) == shape, f"state: {name}", f"of shape {shape}, got {tuple(found.shape)}")
+    fresh = torch.tensor(starts, device=initial.device).expand(shape[0]).view(-1, *(1,) * (len(shape) - 1))
+    return torch.where(fresh, initial, found)
+
+
 def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     """The SHA-256 of an agent file's metadata and of every tensor's name, dtype, shape and bytes."""
     metadata = {key: value for key, value in about.items() if key != "sha256"}
@@ -111,14 +167,17 @@ def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def load_agent(path: str | Path, device: str = "cpu") -> Agent:
-    """Load an agent from an agent file, a checkpoint directory or a run directory."""
+def load_agent(path: str | Path, device: str = "cpu", objects: Objects | None = None) -> Agent:
+    """Load an agent from an agent file, a checkpoint directory or a run directory.
+
+    `objects`: the classes and functions of its settings that a file only names, `{"network": {"features": MyNet}}`.
+    """
     path = Path(path)
     if path.is_dir():
         checkpoint, notes = find_checkpoint(path, only=(LEARNER,))
         for note in notes:
             warnings.warn(note, Note, stacklevel=2)
-        return agent_from_checkpoint(checkpoint, device)
+        return agent_from_checkpoint(checkpoint, device, objects)
     if not path.exists():
         raise UserError(f"{path}: no such file or directory{available(path.parent)}")
     data, about = _read(path)
@@ -127,7 +186,7 @@ def load_agent(path: str | Path, device: str = "cpu") -> Agent:
         tensors, {KEY: json.dumps(about, sort_keys=True)}
     ):
         raise DamagedCheckpoint(f"{path}: damaged (sha256)")
-    agent = _build(about, path, device, tensors)
+    agent = _build(about, path, device, tensors, objects)
     if len(agent.learner.seeds) != 1:
         raise UserError(f"{path}: an agent file is of one seed, its config has {len(agent.learner.seeds)}")
     _load_parameters(agent, tensors, path)
@@ -159,14 +218,16 @@ def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
     return data, about
 
 
-def _build(about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[str, Tensor]) -> Agent:
+def _build(
+    about: Mapping[str, Any], path: Path, device: str, tensors: Mapping[str, Tensor], objects: Objects | None
+) -> Agent:
     """The agent described by a file's metadata; networks larger than the file's tensors are never allocated."""
     try:
         config = config_from_dict(about["config"], allow_module_env=True)
         observation = ObservationCodec(space_from_dict(about["observation_space"]))
         action = ActionCodec(space_from_dict(about["action_space"]))
         cls = learner_class(config.algo)
-        settings = parse(cls.settings_type, config.algo_kwargs)
+        settings = parse(cls.settings_type, with_objects(config.algo_kwargs, objects))
         spec, step = env_spec(observation, action), about["step"]
         if not isinstance(step, int) or step < 0:
             raise ValueError(f"step must be >= 0, got {shown(step)}")
@@ -203,10 +264,10 @@ def load_learner(learner: Learner, tensors: Mapping[str, Tensor], checkpoint: Pa
         raise invalid_file(checkpoint, f"{LEARNER}: {error}") from error
 
 
-def agent_from_checkpoint(checkpoint: Checkpoint, device: str = "cpu") -> Agent:
+def agent_from_checkpoint(checkpoint: Checkpoint, device: str = "cpu", objects: Objects | None = None) -> Agent:
     """The agent of a checkpoint, with all its seeds."""
     tensors = checkpoint.tensors(LEARNER)
-    agent = _build(checkpoint.state, checkpoint.path, device, tensors)
+    agent = _build(checkpoint.state, checkpoint.path, device, tensors, objects)
     load_learner(agent.learner, tensors, checkpoint.path)
     agent.path = checkpoint.path
     return agent

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rl_training.checkpoint.read import Checkpoint
+from rl_training.core.checks import one_line
 from rl_training.envs.host.factory import Restore
 from rl_training.run.inputs import RunInputs
 
@@ -32,6 +33,10 @@ def environment_entries(inputs: RunInputs, resumed: Checkpoint | None = None) ->
     if trains and source.restore == "inexact":
         return {**entries, "resume": "inexact", "resume_note": NOT_REPLAYABLE}
     has_replay = resumed is not None and resumed.state["parts"].get("replay", {}).get("added", 0) > 0
+    before = resumed.state.get("environment", {}).get("env_id", source.env_id) if resumed is not None else source.env_id
+    if trains and has_replay and before != source.env_id:
+        note = f"its environment has changed: {one_line(before)} -> {source.env_id}"
+        return {**entries, "resume": "inexact", "resume_note": note}
     if trains and found is not None and has_replay and source.restore == "rebuilt":
         return {**entries, "resume": "inexact", "resume_note": NOT_REBUILT}
     return entries

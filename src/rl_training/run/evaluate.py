@@ -1,4 +1,4 @@
-"""Evaluation: whole episodes with the greedy policy. It has its own random streams and cannot change training."""
+"""Evaluation: whole episodes, by default with the greedy policy. It has its own streams and cannot change training."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rl_training.algorithms.base import Learner
 from rl_training.core.d4rl import normalized_score
+from rl_training.engine.acting import State
 from rl_training.envs.episode_metrics import info_means
 from rl_training.envs.host.episode_bound import DEFAULT_BOUND, EpisodeBound
 from rl_training.envs.host.factory import EnvSource
@@ -50,6 +51,7 @@ class EvaluationPlan:
     episodes: int  # per seed
     bound: EpisodeBound = DEFAULT_BOUND
     guard: Guard = nullcontext
+    deterministic: bool = True  # false: the policy explores as at the end of training
 
 
 def evaluate(learner: Learner, plan: EvaluationPlan, first_episode: int) -> list[Evaluation]:
@@ -73,18 +75,24 @@ def _run_batch(learner: Learner, plan: EvaluationPlan, episodes: int, first_epis
     """Run one episode in each of `episodes` environments per seed; finished rows are masked."""
     seeds = learner.seeds
     rows = len(seeds) * episodes
-    # Starting processes takes a second, which only pays with many environments on many cores.
-    workers = cores() if rows >= 64 and cores() >= 4 else 0
     source = plan.source.for_evaluation()
+    # Starting processes takes a second, which only pays with many environments on many cores.
+    workers = cores() if rows >= 64 and cores() >= 4 and source.factory is None else 0
     envs = SeededEnvs(source, seeds, episodes, "eval_episode", first_episode, workers=workers)
     with closing(envs), plan.guard(envs):
         envs.reset_all()
         returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)
         active = np.ones(envs.size, np.bool_)
         last = plan.bound.steps(envs.spec.episode_limit)
+        state: State = learner.initial_states(episodes)
+        counter = first_episode << 32  # of random numbers: episodes have fewer steps than that
         while active.any() and (last is None or lengths.max() < last):
             obs = torch.from_numpy(envs.obs.reshape(len(seeds), episodes, *envs.obs.shape[1:]))
-            actions = learner.act_greedy(obs).action.cpu().numpy()
+            if plan.deterministic:
+                act = learner.act_greedy(obs, state)
+            else:
+                act = learner.act_explore(obs, counter + int(lengths.max()), 1.0, state, stream="eval_explore")
+            actions, state = act.action.cpu().numpy(), act.state
             envs.step(actions.reshape(envs.size, *actions.shape[2:]), active)
             returns[active] += envs.rewards[active]
             lengths[active] += 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.checkpoint.schema import LOGS
 from rl_training.checkpoint.write import copy_checkpoint
+from rl_training.config.objects import python_objects
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.signals import Stopped, active_signals, deferred
@@ -16,7 +17,7 @@ from rl_training.files.atomic import replace_file, sync_tree
 from rl_training.files.run_directory import RunRecord
 from rl_training.run.agent import agent_from_checkpoint
 from rl_training.run.plan import choose_plan
-from rl_training.run.start_weights import START
+from rl_training.run.start_weights import start_files
 from rl_training.run.validate import parse_settings
 
 
@@ -47,11 +48,11 @@ def _copy_files(source: Path, target: Path, config: TrainConfig, checkpoint: Che
         shutil.copytree(checkpoint.path, path)
         sync_tree(path.parent)  # later checkpoints link these files
         checkpoint = replace(checkpoint, path=path)
-    if (source / START).exists():
-        replace_file(target / START, (source / START).read_bytes())
+    for path in filter(Path.exists, start_files(source, config)):
+        replace_file(target / path.name, path.read_bytes())
     before = RunRecord.read(source).values
     record = RunRecord.create(target, config, before["execution_plan"])
-    kept = ("resume", "resume_note", "environment", "failed_seeds", "promises")
+    kept = ("resume", "resume_note", "environment", "failed_seeds", "promises", "dataset")
     record.update(**{name: before[name] for name in kept if name in before})
     return checkpoint
 
@@ -59,7 +60,8 @@ def _copy_files(source: Path, target: Path, config: TrainConfig, checkpoint: Che
 def _create_run(target: Path, config: TrainConfig, checkpoint: Checkpoint) -> Checkpoint:
     """Create a run for a checkpoint outside of a run directory: logs and best agents start empty."""
     _, settings = parse_settings(config)
-    agent = agent_from_checkpoint(checkpoint)  # the spaces come from the agent, as there may be no environment
+    # The spaces come from the agent, as there may be no environment.
+    agent = agent_from_checkpoint(checkpoint, objects=python_objects(config.algo_kwargs))
     plan = choose_plan(config, settings, agent.spec)
     parts = checkpoint.state["parts"]
     fresh = {"offsets": {"metrics": 0, "evaluations": 0}, "best": [None for _ in config.seed_list]}

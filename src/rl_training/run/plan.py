@@ -94,15 +94,21 @@ def rounding_changes(
     return ", ".join(f"{name} {old.get(name)} -> {new.get(name)}" for name in changed)
 
 
-def choose_plan(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec) -> ExecutionPlan:
-    """The execution plan of a new run."""
+def choose_plan(
+    config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, from_factory: bool = False
+) -> ExecutionPlan:
+    """The execution plan of a new run.
+
+    Environments from a factory are sent to worker processes only where the config asks for them: copies in one process
+    may share what the factory holds.
+    """
     device = choose_device(config.device)
     compiled, note = _choose_compile(config, settings, spec, device)
     # A small update gains nothing from a second thread, and waits for it on a busy machine.
     threads = max_threads() if _update_flops(settings, spec) > SMALL_UPDATE else 1
     workers = config.workers
     if workers is None:
-        workers = choose_workers(len(config.seed_list) * config.num_envs, cores())
+        workers = 0 if from_factory else choose_workers(len(config.seed_list) * config.num_envs, cores())
     return ExecutionPlan(device, compiled, config.threads or threads, workers, note=note, numerics=numerics(device))
 
 
@@ -146,8 +152,8 @@ def _update_flops(settings: ReplaySettings, spec: EnvSpec) -> float:
 
     The number of seeds does not count: a seed must run the same kernels alone and among others.
     """
-    sizes = [spec.observation.size + spec.action.size, *settings.critic_sizes]
-    weights = sum(a * b for a, b in pairwise(sizes))
+    sizes = [spec.observation.size + spec.action.size, *settings.critic_layers]
+    weights: int = sum(a * b for a, b in pairwise(sizes))
     return 6.0 * weights * settings.network_rows
 
 

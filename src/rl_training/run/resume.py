@@ -14,6 +14,7 @@ from rl_training.checkpoint.read import Checkpoint, list_checkpoints
 from rl_training.checkpoint.schema import find_checkpoint, invalid_file
 from rl_training.checkpoint.write import remove_leftovers
 from rl_training.config.fields import parse
+from rl_training.config.objects import Objects, with_objects
 from rl_training.config.settings import OfflineSettings
 from rl_training.config.train_config import TrainConfig, config_from_dict
 from rl_training.config.yaml_loading import load_yaml
@@ -56,6 +57,7 @@ class ResumeRequest:
     force: bool = False  # resume even if the dataset has changed
     data: Sequence[str | Path] = ()  # the new paths of the dataset's files
     dataset: Dataset | None = None  # for a run whose dataset was passed in memory
+    objects: Objects | None = None  # the classes and functions of its settings, such as networks of one's own
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ def _requested_config(request: ResumeRequest, found: FoundRun) -> TrainConfig:
     if total is not None and total <= step - config.num_envs:
         raise UserError(f"total_timesteps must be >= {step}, the checkpoint's step, got {total}")
     config = _changed(config, **found.record.resume_overrides if found.record else {})
+    config = replace(config, algo_kwargs=with_objects(config.algo_kwargs, request.objects))
     env_id = env_source(config, request.env_id, request.env_factory).env_id
     if request.data:
         config = _with_data(config, request.data)

@@ -60,21 +60,21 @@ def train(
     dataset: Dataset | None = None,
     start: Agent | None = None,
 ) -> TrainResult:
-    """Train a new run, from fresh weights or from those of `start`, an agent loaded from a file."""
+    """Train a new run, from fresh weights or from those of the agent `start`."""
     with stop_signals():
         hooks = as_callbacks(callbacks)
         config, cls, settings = with_task_defaults(with_dataset(config, dataset))
-        config, agent = resolve_start(config, start)
+        config, agent = resolve_start(config, start, settings)
         source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory, info_metrics=config.info_metrics)
         inputs = check_inputs(config, cls, settings, source, dataset, hooks, show_progress)
         weights = check_compatible(cls, inputs.spec, config.env_id, settings)
-        plan = choose_plan(config, settings, inputs.spec)
+        plan = choose_plan(config, settings, inputs.spec, env_factory is not None)
         check_capacity(inputs, weights, plan.device)
-        check_start(agent, cls, inputs.spec, settings, config.env_id)
+        check_start(agent, cls, inputs.spec, settings, config)
         with deferred():
             run_dir = create_run_dir(config, run_suffix)
             with RunLock(run_dir):
-                copy_start(agent, run_dir)
+                copy_start(agent, run_dir, config)
                 record = RunRecord.create(run_dir, config, plan.to_dict(), plan.promises)
                 record.update(**environment_entries(inputs))
                 return Run(inputs, plan, run_dir, record).execute()

@@ -101,7 +101,7 @@ def filled(config: TrainConfig, settings: ReplaySettings) -> TrainConfig:
         env_kwargs["wrappers"] = wrappers_with_defaults(env_kwargs["wrappers"])
     return replace(
         config,
-        algo_kwargs=plain_values(asdict(settings)),
+        algo_kwargs=plain_values({"algo_kwargs": asdict(settings)})["algo_kwargs"],
         env_kwargs=env_kwargs,
         eval_interval=config.steps_between_evaluations,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.config.objects import Objects
 from rl_training.core.checks import Note, require
 from rl_training.core.d4rl import normalized_score
 from rl_training.core.statistics import summarize
@@ -27,10 +28,13 @@ def evaluate_agent(
     num_episodes: int | None,
     first_episode: int = FRESH_EPISODES,
     episode_limit: int | None = None,
+    deterministic: bool = True,
+    return_episodes: bool = False,
 ) -> dict[str, Any]:
     """Evaluate an agent on `num_episodes` (default: its config's), each cut at `episode_limit` steps.
 
-    The default limit is the config's `eval_episode_limit`, for environments without a time limit.
+    The default limit is the config's `eval_episode_limit`, for environments without a time limit. `return_episodes`
+    adds the return and length of every episode, one seed's after the other's.
     """
     bound = EpisodeBound.of(agent.config, episode_limit)
     if num_episodes is None:
@@ -38,7 +42,8 @@ def evaluate_agent(
     require(num_episodes >= 1, "num_episodes", f">= 1, got {num_episodes}")
     check_same_spec(agent.spec, source)
     seeds = agent.learner.seeds
-    results = evaluate(agent.learner, EvaluationPlan(source, num_episodes, bound), first_episode)
+    plan = EvaluationPlan(source, num_episodes, bound, deterministic=deterministic)
+    results = evaluate(agent.learner, plan, first_episode)
     returns = [value for one in results for value in one.returns]
     metrics: dict[str, Any] = {
         "eval_return_mean": float(np.mean(returns)),
@@ -46,6 +51,9 @@ def evaluate_agent(
         "eval_episodes": len(returns),
         **info_means(joined_infos(results), "eval_"),
     }
+    if return_episodes:
+        metrics["eval_returns"] = returns
+        metrics["eval_lengths"] = [length for one in results for length in one.lengths]
     cut = sum(one.cut for one in results)
     if cut:
         metrics["eval_episodes_cut"] = cut
@@ -67,16 +75,20 @@ def evaluate_checkpoint(
     env_id: str | None = None,
     env_factory: EnvFactory | None = None,
     episode_limit: int | None = None,
+    objects: Objects | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Evaluate the greedy policy of an agent file, a checkpoint or a run on fresh episodes."""
-    agent = load_agent(path, device)
+    """Evaluate an agent file, a checkpoint or a run on fresh episodes, as `evaluate_agent` does with these options."""
+    agent = load_agent(path, device, objects)
     source = env_source(agent.config, env_id, env_factory)
-    return evaluate_agent(agent, source, num_episodes, episode_limit=episode_limit)
+    return evaluate_agent(agent, source, num_episodes, episode_limit=episode_limit, **options)
 
 
-def predict_checkpoint(path: str | Path, obs: Any, deterministic: bool = True, device: str = "auto") -> Any:
+def predict_checkpoint(
+    path: str | Path, obs: Any, deterministic: bool = True, device: str = "auto", *, objects: Objects | None = None
+) -> Any:
     """The action of an agent file, a checkpoint or a run for an observation or a batch."""
-    return load_agent(path, device).predict(obs, deterministic)
+    return load_agent(path, device, objects).predict(obs, deterministic)
 
 
 def record_checkpoint(
@@ -88,10 +100,11 @@ def record_checkpoint(
     env_id: str | None = None,
     env_factory: EnvFactory | None = None,
     episode_limit: int | None = None,
+    objects: Objects | None = None,
 ) -> tuple[Path, list[float]]:
     """Record a video of an agent file, a checkpoint or a run, as .webm, .mp4 or .gif."""
     check_video_path(Path(video))
     require(episodes >= 1, "episodes", f">= 1, got {episodes}")
-    agent = load_agent(path, device)
+    agent = load_agent(path, device, objects)
     bound = EpisodeBound.of(agent.config, episode_limit)
     return record_video(agent, env_source(agent.config, env_id, env_factory), Path(video), episodes, bound)

@@ -1,8 +1,8 @@
-"""Mixed observations: one row of bytes (see `ArraySpec`), and the arrays in it that networks receive."""
+"""Observations as tensors: mixed ones, a row of bytes (see `ArraySpec`), and the arrays in it that networks receive."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -42,3 +42,15 @@ def numbers(spec: ArraySpec, obs: Any) -> Tensor:
 def with_numbers(spec: ArraySpec, obs: Any, values: Tensor) -> Any:
     """A split observation with another vector."""
     return {**obs, VECTOR: values} if spec.parts else values
+
+
+def rows_of_zeros(spec: ArraySpec, rows: Sequence[int], device: torch.device | str = "cpu") -> Tensor:
+    """Zeros of a spec's shape and dtype."""
+    return torch.zeros(*rows, *spec.shape, dtype=getattr(torch, spec.dtype), device=device)
+
+
+def zeros(observation: ArraySpec, action: ArraySpec, rows: Sequence[int], device: torch.device) -> dict[str, Tensor]:
+    """A batch of zeros, to find out what a loss needs and returns."""
+    obs, numbers = rows_of_zeros(observation, rows, device), torch.zeros(*rows, device=device)
+    actions = rows_of_zeros(action, rows, device)
+    return {"obs": obs, "actions": actions, "rewards": numbers, "next_obs": obs, "dones": numbers}

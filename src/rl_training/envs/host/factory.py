@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -17,6 +15,7 @@ import gymnasium as gym
 
 from rl_training.config.train_config import NO_ENVIRONMENT, TrainConfig
 from rl_training.core.checks import UserError, did_you_mean, shown
+from rl_training.core.modules import import_named
 from rl_training.envs.host.atari import check_game, register_games
 from rl_training.envs.host.control_suite import PREFIX, ControlSuite, register_suite, use_headless_rendering
 from rl_training.envs.host.pixels import NEEDS_EGL, describe_error
@@ -150,6 +149,19 @@ def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvF
     return EnvSource(env_id or config.env_id, dict(config.env_kwargs), env_factory, info_metrics=config.info_metrics)
 
 
+def split_env(env: Any) -> tuple[str | None, EnvFactory | None]:
+    """An environment given in Python as its id or its factory."""
+    if isinstance(env, str):
+        return env, None
+    check_factory(env)
+    return None, env
+
+
+def env_name(env: str | EnvFactory) -> str:
+    """The `env_id` of a config: an id, or the name of a factory in angle brackets."""
+    return env if isinstance(env, str) else f"<{getattr(env, '__name__', 'factory')}>"
+
+
 def environment_codecs(source: EnvSource) -> tuple[ObservationCodec, ActionCodec]:
     """How the observations and actions of an environment are translated."""
     env = source.make()
@@ -174,34 +186,16 @@ def check_factory(factory: Any) -> None:
 
 
 def _import_module(env_id: str) -> None:
-    """Import the module of `module:Id`, also from the current folder, which is not on a console script's path."""
-    module = env_id.partition(":")[0]
-    with _current_folder_first():
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError:
-            raise
-        except (Exception, SystemExit) as error:  # any error of the module
-            raise UserError(
-                f"environment {env_id!r}: module {module} cannot be imported: {describe_error(error)}"
-            ) from error
-
-
-@contextmanager
-def _current_folder_first() -> Iterator[None]:
-    """Put the current folder first on the path, afterwards last: later imports are found, and nothing is shadowed."""
-    here = None
-    with suppress(OSError):  # the folder may be gone
-        here = os.getcwd()
-    if here is None or here in sys.path or "" in sys.path:
-        yield
-        return
-    sys.path.insert(0, here)
+    """Import the module of `module:Id`."""
     try:
-        yield
-    finally:
-        sys.path.remove(here)
-        sys.path.append(here)
+        import_named(env_id)
+    except ModuleNotFoundError:
+        raise
+    except (Exception, SystemExit) as error:  # any error of the module
+        module = env_id.partition(":")[0]
+        raise UserError(
+            f"environment {env_id!r}: module {module} cannot be imported: {describe_error(error)}"
+        ) from error
 
 
 def _one_line(error: BaseException) -> str:

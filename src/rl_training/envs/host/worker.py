@@ -1,13 +1,15 @@
 """Environments stepped in this process, and the worker process that steps them for a parent over two pipes.
 
 A frame is (kind, size) and `size` bytes. STEP, ACTIONS and RESULT contain raw arrays whose layout both sides compute
-from the spaces; JSON contains set-up, resets, errors and the end. Every command has one reply; nothing is pickled.
+from the spaces; JSON contains set-up, resets, errors and the end. Every command has one reply. Nothing is pickled but
+an environment factory, which the parent sends in the set-up.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import signal
 import struct
@@ -21,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from rl_training.core.checks import one_line
+from rl_training.core.checks import UserError, one_line
 from rl_training.core.specs import EnvSpec
 from rl_training.envs.episode_metrics import info_number
 from rl_training.envs.host.changes import Changes, apply_changes, check_changes
@@ -261,10 +263,12 @@ def _serve(read_fd: int, write_fd: int) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the parent has shown them
             names = tuple(setup["info_metrics"])
-            source = EnvSource(setup["env_id"], setup["kwargs"], restore=setup["restore"], info_metrics=names)
+            factory = pickle.loads(bytes.fromhex(setup["factory"])) if setup["factory"] is not None else None
+            source = EnvSource(setup["env_id"], setup["kwargs"], factory, setup["restore"], names)
             stepper = LocalStepper(source, setup["count"])
     except Exception as error:
-        write_all(write_fd, json_frame({"error": str(error)}))
+        what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        write_all(write_fd, json_frame({"error": one_line(what)}))
         return
     try:
         write_all(write_fd, json_frame(describe(stepper.envs[0].spec, stepper.observation, stepper.action)))

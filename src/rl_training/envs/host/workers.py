@@ -13,8 +13,10 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import cloudpickle
 import numpy as np
 
+from rl_training.core.checks import one_line
 from rl_training.envs.host.changes import Changes
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.worker import (
@@ -47,7 +49,7 @@ class WorkerStepper:
     """A `Stepper` whose rows are split into `processes` blocks: the first is stepped here, the others by workers."""
 
     def __init__(self, source: EnvSource, size: int, processes: int, timeout: float) -> None:
-        _check_sendable(source)
+        setup = _sendable(source)
         first, *bounds = np.linspace(0, size, min(processes, size) + 1).round().astype(int).tolist()[1:]
         self.own = LocalStepper(source, first)
         self.block = slice(0, first)
@@ -58,9 +60,7 @@ class WorkerStepper:
             for start, stop in pairwise([first, *bounds]):
                 self.workers.append(WorkerProcess(start, stop, timeout))
             for worker in self.workers:
-                setup: dict[str, Any] = {"env_id": source.env_id, "kwargs": source.kwargs, "restore": source.restore}
-                setup |= {"info_metrics": source.info_metrics, "count": worker.stop - worker.start}
-                worker.send(json_frame(setup))
+                worker.send(json_frame({**setup, "count": worker.stop - worker.start}))
             expected = describe(self.own.envs[0].spec, self.observation, self.action)
             for worker in self.workers:
                 answer = worker.receive_json()
@@ -190,12 +190,22 @@ class WorkerStepper:
             raise min(failures, key=lambda failed: failed.rows[0])  # the one that a single process would have raised
 
 
-def _check_sendable(source: EnvSource) -> None:
+def _sendable(source: EnvSource) -> dict[str, Any]:
+    """The first message to a worker, from which it makes its environments."""
+    setup: dict[str, Any] = {"env_id": source.env_id, "kwargs": source.kwargs, "restore": source.restore}
+    setup |= {"factory": None, "info_metrics": source.info_metrics}
     if source.factory is not None:
-        raise CannotUseWorkers("it comes from a Python factory")
+        try:
+            # By value where it is of a script or inside a function, so that neither needs to be imported.
+            setup["factory"] = cloudpickle.dumps(source.factory).hex()
+        except Exception as error:  # any error of an object that the factory holds
+            raise CannotUseWorkers(
+                f"its factory cannot be sent to a worker process: {type(error).__name__}: {one_line(error)}"
+            ) from error
     try:
         same = json.loads(json.dumps(source.kwargs)) == source.kwargs
     except (TypeError, ValueError):
         same = False
     if not same:
         raise CannotUseWorkers("its env_kwargs are not plain JSON values")
+    return setup

@@ -10,11 +10,13 @@ from torch import Tensor, nn
 
 from rl_training.core.checks import require
 from rl_training.models.cnn.encoders import ENCODERS
+from rl_training.models.features import Observed
+from rl_training.models.layers import StackedLinear
+from rl_training.models.own import OwnFeatures
 from rl_training.models.parts import (
     CriticEnsemble,
     GaussianActor,
     SampledActions,
-    StackedLinear,
     as_batch,
     check_count,
     orthogonal_,
@@ -35,11 +37,20 @@ class FeatureHead(nn.Module):
         return self.head(self.norm(self.narrow(features.unsqueeze(0)).squeeze(0)).tanh(), *rest)
 
 
+def image_encoder(encoder: str | Observed, obs_shape: Sequence[int], precision: str, center: float = 0.0) -> nn.Module:
+    """Convolutions by name, or the user's own module."""
+    if isinstance(encoder, Observed):
+        return OwnFeatures(encoder.spec, encoder.make)  # type: ignore[arg-type]
+    require(encoder in ENCODERS, "encoder", f"one of {', '.join(ENCODERS)}, got {encoder!r}")
+    return ENCODERS[encoder](obs_shape, center, precision)
+
+
 class CNNDrQModel(nn.Module):
     """Encoder, squashed-Gaussian actor and critics.
 
     `encoder: drq`: the paper's four layers, shared by actor and critics and trained by the critics alone.
     `encoder: nature`: the Nature CNN, one for the actor and one for the critics, each trained by its own loss.
+    An `Observed` with the user's own function takes the place of the paper's layers.
     """
 
     def __init__(
@@ -49,16 +60,15 @@ class CNNDrQModel(nn.Module):
         features_dim: int = 50,
         actor_hidden_sizes: Sequence[int] = (1024, 1024),
         critic_hidden_sizes: Sequence[int] = (1024, 1024),
-        encoder: str = "drq",
+        encoder: str | Observed = "drq",
         num_critics: int = 2,
         precision: str = "float32",
     ) -> None:
         super().__init__()
-        require(encoder in ENCODERS, "encoder", f"one of {', '.join(ENCODERS)}, got {encoder!r}")
         self.obs_dim, self.action_dim, self.num_critics = tuple(obs_shape), action_dim, num_critics
-        self.encoder = ENCODERS[encoder](obs_shape, precision=precision)
-        self.actor_encoder = ENCODERS[encoder](obs_shape, precision=precision) if encoder == "nature" else None
-        features = self.encoder.features
+        self.encoder = image_encoder(encoder, obs_shape, precision)
+        self.actor_encoder = image_encoder(encoder, obs_shape, precision) if encoder == "nature" else None
+        features: Any = self.encoder.features
         policy = GaussianActor(features_dim, action_dim, actor_hidden_sizes, LOG_STD_RANGE)
         critics = CriticEnsemble(num_critics, features_dim, action_dim, critic_hidden_sizes)
         self.actor = FeatureHead(features, features_dim, policy)

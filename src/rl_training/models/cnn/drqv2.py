@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
-from rl_training.models.cnn.drq import FeatureHead
-from rl_training.models.cnn.encoders import DrQCNN
+from rl_training.models.cnn.drq import FeatureHead, image_encoder
+from rl_training.models.features import Observed
 from rl_training.models.parts import CriticEnsemble, DeterministicActor, SampledActions, as_batch, orthogonal_
 
 
@@ -22,11 +23,12 @@ class CNNDrQv2Model(nn.Module):
         actor_hidden_sizes: Sequence[int] = (1024, 1024),
         critic_hidden_sizes: Sequence[int] = (1024, 1024),
         precision: str = "float32",
+        encoder: str | Observed = "drq",
     ) -> None:
         super().__init__()
         self.obs_dim, self.action_dim = tuple(obs_shape), action_dim
-        self.encoder = DrQCNN(obs_shape, center=0.5, precision=precision)
-        features = self.encoder.features
+        self.encoder = image_encoder(encoder, obs_shape, precision, center=0.5)
+        features: Any = self.encoder.features
         policy = DeterministicActor(features_dim, action_dim, actor_hidden_sizes)
         critics = CriticEnsemble(2, features_dim, action_dim, critic_hidden_sizes)
         self.actor = FeatureHead(features, features_dim, policy)
