@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +148,22 @@ def test_videos_do_not_change_the_run(tmp_path: Path, capsys) -> None:
     config |= {"env_id": "Walk-v0", "env_kwargs": {}}
     train(make_quick_config("dqn", tmp_path / "dark", **config), callbacks=RecordVideo(30), show_progress=False)
     assert capsys.readouterr().err.count("RecordVideo: no video of step") == 2
+
+
+def test_a_video_that_a_signal_interrupts_is_recorded_on_resume(ctrl_c, tmp_path: Path, monkeypatch) -> None:
+    def interrupted(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(30)
+
+    config = make_quick_config("dqn", tmp_path, eval_episodes=0, env_kwargs={"max_episode_steps": 5})
+    with monkeypatch.context() as during:
+        during.setattr("rl_training.run.ready_callbacks.record_video", interrupted)
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            train(config, callbacks=RecordVideo(45), show_progress=False)
+    assert stopped.value.result.metrics["global_step"] == 45  # type: ignore[attr-defined]
+    (run_dir,) = tmp_path.iterdir()
+    resume_training(run_dir, callbacks=RecordVideo(45), show_progress=False)
+    assert sorted(path.name for path in (run_dir / "videos").iterdir()) == ["step_45.webm", "step_90.webm"]
 
 
 # --- curriculum -------------------------------------------------------------------------------------------------------
