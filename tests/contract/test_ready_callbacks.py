@@ -167,7 +167,7 @@ def test_a_video_that_a_signal_interrupts_is_recorded_on_resume(ctrl_c, tmp_path
 
 
 # --- curriculum -------------------------------------------------------------------------------------------------------
-SWEEP = [pytest.param(0, 62, marks=pytest.mark.sweep), pytest.param(2, 29, marks=pytest.mark.sweep)]
+SWEEP = [pytest.param(*one, marks=pytest.mark.sweep) for one in ((0, 29), (0, 62), (2, 62))]
 STAGES = {0: {"target": 1}, 27: {"target": 4, "set_wind": 0.25}, 70: {"length": 9}}
 
 
@@ -189,7 +189,7 @@ class Watch(Callback):
         self.started[session.step] = [not log for log in rows.logs]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.sweep), 2])
 def test_a_change_takes_effect_at_the_next_reset(workers: int, tmp_path: Path) -> None:
     watch = Watch()
     train(walk(tmp_path, workers=workers), callbacks=[Curriculum(STAGES), watch], show_progress=False)
@@ -206,7 +206,7 @@ def test_a_change_takes_effect_at_the_next_reset(workers: int, tmp_path: Path) -
     assert late and max(late) < 27 + 2 * 6
 
 
-@pytest.mark.parametrize(("workers", "stop"), [(0, 29), (2, 62), *SWEEP])
+@pytest.mark.parametrize(("workers", "stop"), [(2, 29), *SWEEP])
 def test_a_resumed_curriculum_is_the_same_run(workers: int, stop: int, tmp_path: Path, monkeypatch) -> None:
     """At step 29 some open episodes have the changes of step 27, and some have not."""
     monkeypatch.chdir(tmp_path)
