@@ -38,7 +38,8 @@ class DQN(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -46,6 +47,11 @@ class DQN(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of dqn. Defaults: RL Baselines3 Zoo's dqn.yml, LunarLander and Acrobot rows, which also
     solve CartPole:
@@ -119,6 +125,8 @@ class DQN(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -177,7 +185,8 @@ class C51DQN(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -185,6 +194,11 @@ class C51DQN(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of c51_dqn. Defaults: the paper's 51 atoms from -10 to 10 (for clipped rewards); the rest
     as in DQN:
@@ -261,6 +275,8 @@ class C51DQN(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -322,7 +338,8 @@ class QRDQN(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -330,6 +347,11 @@ class QRDQN(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of qr_dqn. Defaults: the paper's 200 quantiles and kappa 1; the rest as in DQN:
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
@@ -404,6 +426,8 @@ class QRDQN(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -464,7 +488,8 @@ class IQN(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -472,6 +497,11 @@ class IQN(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of iqn. Defaults: the paper's as in Dopamine, 64 levels on both sides of the loss, 32 for
     acting; the rest as in QR-DQN:
@@ -551,6 +581,8 @@ class IQN(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -614,7 +646,8 @@ class RainbowDQN(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -622,6 +655,11 @@ class RainbowDQN(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of rainbow_dqn. Defaults: the paper's (table 1); the rest as in DQN:
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
@@ -697,6 +735,8 @@ class RainbowDQN(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -758,7 +798,8 @@ class SAC(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -766,6 +807,11 @@ class SAC(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of sac. Defaults: Stable-Baselines3 sac.py (the paper's table, with the tuned temperature):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
@@ -826,6 +872,8 @@ class SAC(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -878,7 +926,8 @@ class TD3(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -886,6 +935,11 @@ class TD3(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of td3. Defaults: the authors' code (sfujim/TD3 TD3.py, main.py). Noise is in units of half
     the action range:
@@ -948,6 +1002,8 @@ class TD3(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1000,7 +1056,8 @@ class TQC(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -1008,6 +1065,11 @@ class TQC(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of tqc. Defaults: the authors' code (tqc_pytorch main.py, structures.py). It trains from
     the first full batch on, and acts with the untrained policy until then, where we act at random:
@@ -1075,6 +1137,8 @@ class TQC(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1131,7 +1195,8 @@ class REDQ(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -1139,6 +1204,11 @@ class REDQ(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of redq. Defaults: the authors' code (train_redq_sac.py, redq_sac.py):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
@@ -1201,6 +1271,8 @@ class REDQ(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1254,7 +1326,8 @@ class DrQ(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -1262,6 +1335,11 @@ class DrQ(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of drq. Defaults: the authors' code (denisyarats/drq config.yaml, drq.py), except for the
     temperature: they tune it from this value (`alpha: auto`). Their loss is the sum over the M images,
@@ -1337,6 +1415,8 @@ class DrQ(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (1024, 1024),
         learning_rate: float = 0.001,
@@ -1398,7 +1478,8 @@ class DrQv2(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -1406,6 +1487,11 @@ class DrQv2(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of drqv2. Defaults: the authors' code (facebookresearch/drqv2 cfgs/config.yaml,
     cfgs/task/easy.yaml):
@@ -1472,6 +1558,8 @@ class DrQv2(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (1024, 1024),
         learning_rate: float = 0.0001,
@@ -1531,7 +1619,8 @@ class BC(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -1539,6 +1628,11 @@ class BC(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of bc. Defaults: CORL's: two layers of 256, batches of 256, rate 3e-4; locomotion on
     normalised states:
@@ -1612,6 +1706,8 @@ class BC(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1672,7 +1768,8 @@ class IQL(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -1680,6 +1777,11 @@ class IQL(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of iql. Defaults: the authors' code for locomotion (implicit_q_learning: mujoco_config.py,
     learner.py):
@@ -1761,6 +1863,8 @@ class IQL(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1826,7 +1930,8 @@ class CQL(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -1834,6 +1939,11 @@ class CQL(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of cql. Defaults: the authors' code for locomotion as CORL runs it (cql_alpha 10, no
     Lagrange, 3 layers, slow actor), on SAC's networks: CORL initialises critics orthogonally, and its
@@ -1930,6 +2040,8 @@ class CQL(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256, 256),
         learning_rate: float = 0.0003,
@@ -2004,7 +2116,8 @@ class TD3BC(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -2012,6 +2125,11 @@ class TD3BC(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of td3_bc. Defaults: the authors' code (sfujim/TD3_BC TD3_BC.py, main.py):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
@@ -2095,6 +2213,8 @@ class TD3BC(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
