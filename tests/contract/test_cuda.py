@@ -148,7 +148,7 @@ def test_buffers_and_dropout_in_a_graph(name: str, compiled: bool, network: str)
             loaded.train(own_rows, 1, step)
     now = alone.state_dict()
     changed = {key for key in before if not torch.equal(before[key], now[key])}
-    assert {key for key in before if key.startswith("buffers.")} <= changed
+    assert {key for key in before if key.startswith("buffers.") and "target" not in key} <= changed
     assert all(torch.equal(now[key], value) for key, value in loaded.state_dict().items())
     assert (parameters(together, 1) - parameters(alone)).abs().max() < TOLERANCE
 

@@ -110,7 +110,10 @@ def test_what_a_device_environment_does_not_have_is_rejected(
 
 
 class NoHostCopies(Callback):
-    """From the second log interval on, an operation that waits for the GPU raises, but for log intervals themselves."""
+    """From the second log interval on, an operation that waits for the GPU raises, but for log intervals themselves.
+
+    `on_step` comes before the row of its own step: the mode must fit the rest of this step and most of the next.
+    """
 
     def __init__(self) -> None:
         self.steps = 0
@@ -119,7 +122,7 @@ class NoHostCopies(Callback):
         clock, due = session.clock, []
         for what in (clock.log, clock.evaluate, clock.checkpoint):
             following = clock.step + session.config.num_envs
-            due.append(what.passed(clock.step, following))
+            due += [clock.is_due(what), what.passed(clock.step, following)]
         warm = session.gradient_steps > 0 and clock.step > session.config.log_interval
         quiet = warm and not any(due) and clock.step + session.config.num_envs < clock.total
         self.steps += quiet
