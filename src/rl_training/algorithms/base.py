@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.algorithms.definition import Algorithm
+from rl_training.algorithms.model_tensors import buffers_of, parameters_of, tie
 from rl_training.algorithms.normalizer import GROUP, ObservationNormalizer
 from rl_training.config.settings import ReplaySettings
 from rl_training.core.checks import UserError, require
@@ -28,6 +29,8 @@ from rl_training.engine.optimizers import Adam, optimizer_of
 from rl_training.engine.phases import LossResult, Metrics, Noise, NoiseSpec, Phase, Source
 from rl_training.engine.targets import HardCopy, Polyak, TargetUpdate
 from rl_training.engine.training import Training
+from rl_training.engine.trials import dropout_specs, metric_names
+from rl_training.models.features import Observed
 from rl_training.models.layers import initialize_
 from rl_training.tensors.observations import numbers, pack, split, with_numbers, zeros
 
@@ -64,13 +67,14 @@ class Learner(Algorithm):
         phases = [replace(phase, optimizer=phase.optimizer or optimizer) for phase in self.phases()]
         execution = Execution(self.seeds, self.device, compiled, backend, looped=must_loop(self.model))
         targets = self.target_update()
-        tensors = self._members(models, targets), self._buffers(models, targets)
-        self.engine = Engine(phases, tensors[0], self.binding, execution, targets, tensors[1])
+        members = self._members(models, targets)
+        buffers = buffers_of(models, self.modules, self.binding.networks, targets)
+        self.engine = Engine(phases, members, self.binding, execution, targets, buffers)
         self._noise_specs: dict[int, dict[str, NoiseSpec]] = {}  # by batch size
         self.last_step = 0  # the environment step of the newest update, by which hard target copies are scheduled
         self.acting, self.training = Acting(self.engine), Training(self.engine)
         self.set_progress(0.0)
-        self._tie_model()
+        tie(self.modules(self.model), self.engine.groups_by_seed()[0])
 
     @classmethod
     def create(
@@ -174,7 +178,7 @@ class Learner(Algorithm):
             return self.noise(batch_size)
         if batch_size not in self._noise_specs:
             own, batch = self.noise(batch_size), zeros(self.observation, self.action_spec, (1, batch_size), self.device)
-            self._noise_specs[batch_size] = {**own, **self.engine.dropout_specs(batch, self.engine.host_noise(own))}
+            self._noise_specs[batch_size] = {**own, **dropout_specs(self.engine, batch, self.engine.host_noise(own))}
         return self._noise_specs[batch_size]
 
     def update(self, batch: Mapping[str, Any], global_step: int | None = None) -> UpdateResult:
@@ -276,31 +280,16 @@ class Learner(Algorithm):
         if self.engine.metrics.names:
             batch = source.gather(torch.zeros(len(self.seeds), 2, dtype=torch.int64, device=self.device))
             noise = self.engine.host_noise(self.update_noise(2))
-            self.engine.metrics.check_names(self.engine.metric_names(batch, noise))
+            self.engine.metrics.check_names(metric_names(self.engine, batch, noise))
 
     def _members(self, models: Sequence[nn.Module], targets: TargetUpdate | None) -> dict[str, list[Params]]:
         """For each group, the tensors of every seed: networks, targets, scalars."""
-        members: dict[str, list[Params]] = {
-            group: [dict(self.modules(model)[group].named_parameters()) for model in models]
-            for group in self.modules(models[0])
-        }
-        if targets is not None:
-            members.update({target: members[source] for target, source in targets.groups.items()})
+        members = parameters_of(models, self.modules, targets)
         for group, values in self.scalars().items():
             members[group] = [{name: torch.tensor(value) for name, value in values.items()} for _ in models]
         if self.normalizer is not None:
             members[GROUP] = self.normalizer.members()
         return members
-
-    def _buffers(self, models: Sequence[nn.Module], targets: TargetUpdate | None) -> dict[str, list[Params]]:
-        """For each network with buffers, and its target, those of every seed."""
-        buffers = {}
-        for group, network in self.binding.networks.items():
-            if network.buffers:
-                found = [dict(self.modules(model)[group].named_buffers()) for model in models]
-                buffers[group] = [{name: one[name] for name in network.buffers} for one in found]
-        copies = {} if targets is None else {t: buffers[g] for t, g in targets.groups.items() if g in buffers}
-        return {**buffers, **copies}
 
     def _make_normalizer(self) -> ObservationNormalizer | None:
         if not self.settings.normalize_observations:
@@ -324,18 +313,10 @@ class Learner(Algorithm):
                 prepared[name] = obs
         return prepared
 
-    def _tie_model(self) -> None:
-        """Make the first seed's model share the engine's memory, so that it is always up to date."""
-        first = self.engine.groups_by_seed()[0]
-        for group, module in self.modules(self.model).items():
-            for name, parameter in module.named_parameters():
-                parameter.data = first[group][name]
-            for name, buffer in first.get(BUFFERS + group, {}).items():
-                owner, _, own_name = name.rpartition(".")
-                module.get_submodule(owner)._buffers[own_name] = buffer
-
 
 def _observation_of(model: Any) -> ArraySpec:
     """The observations of a model that was built without a spec: `obs_dim` is a length or the shape of an image."""
     obs_dim = getattr(model, "obs_dim", 0)
+    if isinstance(obs_dim, Observed):
+        return obs_dim.spec
     return vector(obs_dim) if isinstance(obs_dim, int) else image(*obs_dim)

@@ -289,12 +289,15 @@ class ManagedAlgorithm:
     ) -> Self:
         """Load an agent from an agent file, a checkpoint or a run directory.
 
-        `objects` are the classes and functions of its settings, such as `{"network": {"features": MyFeatures}}`.
+        Classes and functions of its settings are passed again, as `network={"features": MyFeatures}` or in `objects`.
         `env` (or `env_id`, `env_factory`) is needed where it came from Python or a module. `learn` then resumes the
         run. From a file it starts a new run, whose settings may be changed here, such as `output_dir` or
         `learning_rate`; `eval_interval` defaults to a tenth of the new run.
         """
         env = env if env is not None else env_factory or env_id
+        given = python_objects(changes)
+        objects = with_objects(given, objects)
+        changes = {name: value for name, value in changes.items() if given.get(name) != value}
         return cls.of(load_agent(path, device, objects), path, env, dataset, objects, **changes)
 
     @classmethod

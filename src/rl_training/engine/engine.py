@@ -15,21 +15,14 @@ from torch import Tensor
 from rl_training.engine import drawing
 from rl_training.engine.compilation import Announce, compile_once
 from rl_training.engine.denormals import flushed_denormals
-from rl_training.engine.gradients import (
-    dropout_name,
-    entry,
-    looped_gradients,
-    loss_pass,
-    phase_gradients,
-    stacked_gradients,
-)
+from rl_training.engine.gradients import entry, looped_gradients, phase_gradients, stacked_gradients
 from rl_training.engine.groups import GroupLayout, Groups, Params
 from rl_training.engine.metrics import MetricSums
-from rl_training.engine.networks import BUFFERS, Batch, Binding, LossPass
+from rl_training.engine.networks import BUFFERS, Batch, Binding
 from rl_training.engine.optimizers import Adam, clip_per_seed
-from rl_training.engine.phases import UPDATE, Due, LossResult, Noise, NoiseSpec, Phase
+from rl_training.engine.phases import UPDATE, Due, Noise, NoiseSpec, Phase
 from rl_training.engine.targets import Polyak, TargetUpdate
-from rl_training.models.layers import recording_dropout
+from rl_training.engine.trials import metric_names
 from rl_training.tensors.state import check_shapes
 
 MAX_COUNT = 2**53
@@ -218,38 +211,9 @@ class Engine:
         self.update_count += 1
         self.metrics.count(due)
 
-    def metric_names(self, batch: Batch, noise: Noise) -> dict[str, list[str]]:
-        """The metric names of each phase, found by calling its loss once without effect."""
-        first = entry(noise, 0)
-        passes = {phase.name: loss_pass(phase, first) for phase in self.phases}
-        return {name: list(result.metrics) for name, result in self._try_losses(batch, noise, passes).items()}
-
-    def dropout_specs(self, batch: Batch, noise: Noise) -> dict[str, NoiseSpec]:
-        """The random numbers of all dropout layers in one update, found by calling the losses once without effect."""
-        passes = {phase.name: LossPass(phase.groups, recorded=[]) for phase in self.phases}
-        with recording_dropout():
-            self._try_losses(batch, noise, passes)
-        return {
-            dropout_name(phase, number): NoiseSpec("uniform", tuple(shape))
-            for phase, one in passes.items()
-            for number, shape in enumerate(one.recorded or ())
-        }
-
-    def _try_losses(self, batch: Batch, noise: Noise, passes: Mapping[str, LossPass]) -> dict[str, LossResult]:
-        """The results of the first seed's losses, without an update."""
-        groups, results = self.groups_by_seed()[0], {}
-        batch, noise = entry((batch, noise), 0)
-        with torch.no_grad():
-            for phase in self.phases:
-                given = {**batch, UPDATE: self.count_tensor + 1} if phase.counted else batch
-                nets = self.binding.networks_of(groups, passes[phase.name])
-                results[phase.name] = phase.loss(nets, self.binding.batch_for(groups, given), noise)
-                batch = {**batch, **results[phase.name].carried}
-        return results
-
     def allocate_metrics(self, batch: Batch, noise: Noise) -> None:
         """Allocate the sums of all metrics, whose names follow from one batch."""
-        self.metrics.allocate(self.metric_names(batch, noise))
+        self.metrics.allocate(metric_names(self, batch, noise))
 
     def host_indices(self, size: int | NDArray[np.int64], count: int, batch_size: int) -> Tensor:
         return drawing.host_indices(self.seeds, self.update_count, size, count, batch_size)
@@ -339,7 +303,7 @@ class Engine:
             odd = sorted(set(mine) ^ set(state))
             raise ValueError(f"state does not fit this learner: {', '.join(odd[:4])}{' …' if len(odd) > 4 else ''}")
         check_shapes(state, mine, "learner")
-        counters = torch.cat([state["update_count"].reshape(1), state["metric_counts"]])
+        counters = torch.cat([state["update_count"].reshape(1).cpu(), state["metric_counts"].cpu()])
         if not ((counters >= 0) & (counters < MAX_COUNT)).all():
             raise ValueError(f"update_count and metric_counts must be >= 0 and < {MAX_COUNT}")
         for name, tensor in mine.items():
