@@ -29,8 +29,9 @@ PAIRS = {int(number): (title, BLOCK.findall(body)) for number, title, body in SE
 COMMANDS = 27  # the pair of command lines; all others are Python
 FEWER_STEPS = 90
 PACKAGES = {13: ("tensorboard", "pandas"), 14: ("wandb",), 21: ("ale_py",)}
-# A snippet makes the evaluations that it asks for and one at the end, and no video or report by default.
+# By default a snippet makes one evaluation, at the end, and no video or report.
 DEFAULTS = {"eval_episodes": 1, "eval_interval": 10**6, "video": False, "report": False, "compile": "off"}
+DEFAULTS["log_interval"] = 1000 // FEWER_STEPS
 
 
 def shortened(code: str) -> str:
@@ -92,9 +93,10 @@ class Checks:
         assert record(agent.run_dir)["execution_plan"]["workers"] == 2
 
     def of_6(self, agent: Any, returns: list[float], **_: Any) -> None:
-        assert len(returns) == 40 and len(set(returns)) > 30
+        assert len(set(returns)) == 20
         saved = type(agent).load("seed3.safetensors")
-        assert saved.agent.learner.seeds == [3] or list(saved.agent.learner.seeds) == [3]
+        obs = np.zeros(3)
+        assert saved.predict(obs) == agent.predict(obs, seed_index=3) != agent.predict(obs, seed_index=2)
 
     def of_7(self, agent: Any, **_: Any) -> None:
         assert agent.result.metrics["global_step"] == 2 * int(shortened("5_000"))
@@ -127,7 +129,7 @@ class Checks:
 
     def of_13(self, agent: Any, frame: Any, **_: Any) -> None:
         assert (agent.run_dir / "metrics.csv").is_file() and list((agent.run_dir / "tensorboard").rglob("events*"))
-        assert "rollout/ep_rew_mean" in frame or "eval/mean_reward" in frame
+        assert list(frame["step"])[-1] == STEPS and "eval/mean_reward" in frame
 
     def of_14(self, agent: Any, **_: Any) -> None:
         assert list((agent.run_dir / "wandb").glob("offline-run-*"))
@@ -154,13 +156,13 @@ class Checks:
         assert agent.predict({"position": np.zeros(2), "velocity": np.zeros(1)}).shape == (1,)
 
     def of_21(self, agent: Any, **_: Any) -> None:
-        assert agent.agent.spec.observation.shape == (4, 84, 84) and agent.result.metrics["gradient_steps"] > 20
+        assert agent.agent.spec.observation.shape == (4, 84, 84) and agent.result.metrics["gradient_steps"] == 13
 
     def of_22(self, agent: Any, **_: Any) -> None:
         assert agent.learner.settings.her.n == 4 and agent.result.metrics["gradient_steps"] > 50
 
     def of_23(self, agent: Any, **_: Any) -> None:
-        assert agent.replay.size == agent.result.metrics["global_step"] == 2 * STEPS
+        assert agent.replay.size == agent.result.metrics["global_step"] == STEPS + int(shortened("2_000"))
         assert record(agent.run_dir)["resume"] == "exact"
 
     def of_24(self, agent: Any, **_: Any) -> None:
@@ -173,7 +175,7 @@ class Checks:
         assert all(isinstance(value, torch.Tensor) for value in weights.values())
 
     def of_26(self, videos: list[Path], **_: Any) -> None:
-        assert [path.name for path in videos] == ["step_110.webm", "step_55.webm"]
+        assert [path.name for path in videos] == [f"step_{STEPS}.webm"]
 
 
 @pytest.mark.parametrize("number", [number for number in PAIRS if number != COMMANDS])
