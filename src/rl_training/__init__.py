@@ -17,6 +17,11 @@ pin_libraries()
 _EXPORTS = {
     **dict.fromkeys(class_names(), "rl_training.api.algorithms"),
     "Callback": "rl_training.run.callbacks",
+    **dict.fromkeys(
+        ("Curriculum", "RecordVideo", "SaveAgents", "StopAtReturn", "StopWithoutImprovement"),
+        "rl_training.run.ready_callbacks",
+    ),
+    "load_metrics": "rl_training.report.metrics_frame",
     "ManagedAlgorithm": "rl_training.api.managed",
     "TrainConfig": "rl_training.config.train_config",
     "load": "rl_training.api.algorithms",

@@ -19,4 +19,10 @@ from rl_training.api.algorithms import load as load
 from rl_training.api.managed import ManagedAlgorithm as ManagedAlgorithm
 from rl_training.config.train_config import TrainConfig as TrainConfig
 from rl_training.core.version import __version__ as __version__
+from rl_training.report.metrics_frame import load_metrics as load_metrics
 from rl_training.run.callbacks import Callback as Callback
+from rl_training.run.ready_callbacks import Curriculum as Curriculum
+from rl_training.run.ready_callbacks import RecordVideo as RecordVideo
+from rl_training.run.ready_callbacks import SaveAgents as SaveAgents
+from rl_training.run.ready_callbacks import StopAtReturn as StopAtReturn
+from rl_training.run.ready_callbacks import StopWithoutImprovement as StopWithoutImprovement

@@ -133,7 +133,7 @@ def test_an_unforeseen_exception_in_training_is_recorded(quick_config, tmp_path:
     def fail(*_: object) -> None:
         raise LookupError("a bug\nin two lines")
 
-    monkeypatch.setattr("rl_training.run.session.Session.log", fail)
+    monkeypatch.setattr("rl_training.run.session.Session.log_metrics", fail)
     with pytest.raises(LookupError):
         train_dqn(quick_config("dqn", tmp_path), show_progress=False)
     (run_dir,) = tmp_path.iterdir()

@@ -168,7 +168,7 @@ def test_config_defaults_and_positional_order() -> None:
     expected |= {"keep_checkpoints": 2, "seeds": [], "compile": "auto", "threads": None, "env_timeout": 300.0}
     expected |= {"workers": None}
     expected |= {"video": True, "report": True, "tensorboard": False, "started_from": None}
-    expected |= {"eval_episode_limit": 10_000, "run_name": None}
+    expected |= {"eval_episode_limit": 10_000, "run_name": None, "writers": {}, "info_metrics": ["is_success"]}
     assert config.to_dict() == expected
     assert list(config.to_dict()) == list(expected)
     assert config.output_dir == Path("out")

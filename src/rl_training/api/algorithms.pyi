@@ -38,7 +38,8 @@ class DQN(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -46,6 +47,11 @@ class DQN(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of dqn. Defaults: RL Baselines3 Zoo's dqn.yml, LunarLander and Acrobot rows, which also
     solve CartPole:
@@ -117,6 +123,8 @@ class DQN(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -174,7 +182,8 @@ class C51DQN(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -182,6 +191,11 @@ class C51DQN(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of c51_dqn. Defaults: the paper's 51 atoms from -10 to 10 (for clipped rewards); the rest
     as in DQN:
@@ -256,6 +270,8 @@ class C51DQN(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -316,7 +332,8 @@ class QRDQN(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -324,6 +341,11 @@ class QRDQN(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of qr_dqn. Defaults: the paper's 200 quantiles and kappa 1; the rest as in DQN:
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
@@ -396,6 +418,8 @@ class QRDQN(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -455,7 +479,8 @@ class IQN(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -463,6 +488,11 @@ class IQN(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of iqn. Defaults: the paper's as in Dopamine, 64 levels on both sides of the loss, 32 for
     acting; the rest as in QR-DQN:
@@ -540,6 +570,8 @@ class IQN(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -602,7 +634,8 @@ class RainbowDQN(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -610,6 +643,11 @@ class RainbowDQN(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of rainbow_dqn. Defaults: the paper's (table 1); the rest as in DQN:
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
@@ -683,6 +721,8 @@ class RainbowDQN(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -743,7 +783,8 @@ class SAC(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -751,6 +792,11 @@ class SAC(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of sac. Defaults: Stable-Baselines3 sac.py (the paper's table, with the tuned temperature):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
@@ -809,6 +855,8 @@ class SAC(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -860,7 +908,8 @@ class TD3(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -868,6 +917,11 @@ class TD3(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of td3. Defaults: the authors' code (sfujim/TD3 TD3.py, main.py). Noise is in units of half
     the action range:
@@ -928,6 +982,8 @@ class TD3(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -979,7 +1035,8 @@ class TQC(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -987,6 +1044,11 @@ class TQC(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of tqc. Defaults: the authors' code (tqc_pytorch main.py, structures.py). It trains from
     the first full batch on, and acts with the untrained policy until then, where we act at random:
@@ -1052,6 +1114,8 @@ class TQC(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1107,7 +1171,8 @@ class REDQ(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -1115,6 +1180,11 @@ class REDQ(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of redq. Defaults: the authors' code (train_redq_sac.py, redq_sac.py):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
@@ -1175,6 +1245,8 @@ class REDQ(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1227,7 +1299,8 @@ class DrQ(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -1235,6 +1308,11 @@ class DrQ(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of drq. Defaults: the authors' code (denisyarats/drq config.yaml, drq.py), except for the
     temperature: they tune it from this value (`alpha: auto`). Their loss is the sum over the M images,
@@ -1308,6 +1386,8 @@ class DrQ(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (1024, 1024),
         learning_rate: float = 0.001,
@@ -1368,7 +1448,8 @@ class DrQv2(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -1376,6 +1457,11 @@ class DrQv2(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of drqv2. Defaults: the authors' code (facebookresearch/drqv2 cfgs/config.yaml,
     cfgs/task/easy.yaml):
@@ -1442,6 +1528,8 @@ class DrQv2(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (1024, 1024),
         learning_rate: float = 0.0001,
@@ -1501,7 +1589,8 @@ class BC(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -1509,6 +1598,11 @@ class BC(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of bc. Defaults: CORL's: two layers of 256, batches of 256, rate 3e-4; locomotion on
     normalised states:
@@ -1582,6 +1676,8 @@ class BC(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1642,7 +1738,8 @@ class IQL(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -1650,6 +1747,11 @@ class IQL(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of iql. Defaults: the authors' code for locomotion (implicit_q_learning: mujoco_config.py,
     learner.py):
@@ -1731,6 +1833,8 @@ class IQL(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1796,7 +1900,8 @@ class CQL(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -1804,6 +1909,11 @@ class CQL(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of cql. Defaults: the authors' code for locomotion as CORL runs it (cql_alpha 10, no
     Lagrange, 3 layers, slow actor), on SAC's networks: CORL initialises critics orthogonally, and its
@@ -1898,6 +2008,8 @@ class CQL(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256, 256),
         learning_rate: float = 0.0003,
@@ -1971,7 +2083,8 @@ class TD3BC(ManagedAlgorithm):
             (>= 0)
         video (bool, default True): record a video of the agent at the end
         report (bool, default True): write report.html at the end
-        tensorboard (bool, default False): write TensorBoard files too
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
         started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
             run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
             `sha256`, `step` and `seeds` too
@@ -1979,6 +2092,11 @@ class TD3BC(ManagedAlgorithm):
             or a recording is cut where the environment has no limit (>= 1)
         run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
             of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
 
     Settings of td3_bc. Defaults: the authors' code (sfujim/TD3_BC TD3_BC.py, main.py):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
@@ -2060,6 +2178,8 @@ class TD3BC(ManagedAlgorithm):
         started_from: Mapping[str, Any] | None = None,
         eval_episode_limit: int = 10000,
         run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,

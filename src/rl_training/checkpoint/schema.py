@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,8 @@ class EnvironmentsState:
     statistics: dict[str, Any]
     episodes: tuple[int, ...] = setting(must=at_least(0))
     unlogged: tuple[int, ...] = setting((), at_least(0))
+    changes: dict[str, Any] = field(default_factory=dict)  # of the environments during training
+    row_changes: tuple[dict[str, Any], ...] = ()  # in the open episode of each environment; empty: none
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class StatisticsState:
     returns: tuple[tuple[float, ...], ...]
     lengths: tuple[tuple[int, ...], ...]
     finished: tuple[int, ...]
+    infos: dict[str, tuple[tuple[float, ...], ...]] = field(default_factory=dict)  # by name, then by seed
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,9 @@ class SessionState:
     elapsed: float = setting(must=at_least(0))
     last_evaluation_step: int = setting(must=at_least(-1))
     evaluation_due: bool = False
+    last_infos: tuple[dict[str, tuple[float, ...]], ...] = ()  # of the last evaluation
+    callbacks: dict[str, dict[str, Any]] = field(default_factory=dict)  # the states of callbacks by name
+    logged: dict[str, tuple[tuple[str, ...], int]] = field(default_factory=dict)  # for the next row
 
 
 PARTS = {
@@ -131,6 +137,8 @@ def _environments_problem(state: EnvironmentsState, config: TrainConfig) -> str 
         "returns": (len(statistics.returns), seeds),
         "lengths": (len(statistics.lengths), seeds),
         "finished": (len(statistics.finished), seeds),
+        "row_changes": (len(state.row_changes) or rows, rows),
+        **{f"infos.{name}": (len(windows), seeds) for name, windows in statistics.infos.items()},
     }
     return _count_problem(counts)
 
@@ -142,6 +150,8 @@ def _session_problem(state: SessionState, config: TrainConfig) -> str | None:
     )
     if problem is not None:
         return problem
+    if state.last_infos and len(state.last_infos) != len(state.last_evaluation):
+        return f"last_infos has {len(state.last_infos)} entries, {len(state.last_evaluation)} are expected"
     if any(not returns or len(returns) != len(lengths) for returns, lengths in state.last_evaluation):
         return "last_evaluation has an entry without episodes"
     if set(state.offsets) != set(LOGS) or min(state.offsets.values()) < 0:
@@ -160,7 +170,7 @@ def _count_problem(counts: Mapping[str, tuple[int, int]]) -> str | None:
 
 def parse_known(cls: Any, values: Mapping[str, Any]) -> Any:
     """A dataclass from the values that it has fields for; others are ignored."""
-    known = {field.name for field in dataclasses.fields(cls)}
+    known = {one.name for one in dataclasses.fields(cls)}
     return parse(cls, {name: value for name, value in values.items() if name in known})
 
 

@@ -44,6 +44,9 @@ def examine() -> list[dict[str, Any]]:
         ("ale-py", "atari"),
         ("h5py", "offline"),
         ("tensorboard", "tensorboard"),
+        ("wandb", "wandb"),
+        ("mlflow-skinny", "mlflow"),
+        ("pandas", "pandas"),
     ):
         try:
             add(package, "ok", importlib.metadata.version(package.lower()))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.config.fields import Condition, above, at_least, check, one_of, parse, setting
+from rl_training.config.writers import parse_writers
 from rl_training.config.yaml_loading import LoadedYaml, plain_values
 from rl_training.core.checks import ConfigError, Problem, UserError, require, shown
 
@@ -19,6 +20,10 @@ NO_ENVIRONMENT = "none"  # the `env_id` of an offline run without an environment
 
 _non_empty = Condition("a non-empty string", bool)
 _is_seed = Condition(">= 0 and < 2**31", lambda value: 0 <= value < 2**31)
+# Metrics of the library in rollout/, eval/, eval_ and evaluations.jsonl
+_TAKEN = """ep_rew_mean ep_len_mean exploration_rate mean_reward mean_ep_length success_rate return_mean return_std
+return_means episodes episodes_cut d4rl_score step seed returns lengths"""
+_is_info_metric = Condition("a name that is not one of the library's", lambda v: bool(v) and v not in _TAKEN.split())
 _is_run_name = Condition(
     "a name of at most 200 letters, digits and -_.=+ that starts with a letter or digit",
     lambda value: re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,199}", value) is not None,
@@ -56,18 +61,24 @@ class TrainConfig:
     workers: int | None = setting(None, at_least(0))  # environment worker processes; null: chosen for the machine
     video: bool = True  # record a video of the agent at the end
     report: bool = True  # write report.html at the end
-    tensorboard: bool = False  # write TensorBoard files too
+    tensorboard: bool = False  # write TensorBoard files too: the same as the writer tensorboard
     # the agent file or run whose weights a new run starts from: its `path`, perhaps `groups` of weights; a run's own
     # config has its `sha256`, `step` and `seeds` too
     started_from: dict[str, Any] | None = None
     # steps after which an episode of an evaluation, a video or a recording is cut where the environment has no limit
     eval_episode_limit: int = setting(EPISODE_LIMIT, at_least(1))
     run_name: str | None = setting(None, _is_run_name)  # name of its directory; null: `<algo>-<env>-seed<k>`
+    # places of the metric rows besides metrics.jsonl: names, or a mapping from names to options
+    writers: dict[str, Any] | tuple[str, ...] = ()
+    # numbers in the info of an episode's last step that become metrics; is_success becomes success_rate
+    info_metrics: tuple[str, ...] = setting(("is_success",), _is_info_metric)
 
     def __post_init__(self) -> None:
         check(self)
         require(len(set(self.seeds)) == len(self.seeds), "seeds", f"distinct, got {shown(list(self.seeds))}")
         require(len(self.seeds) <= MAX_SEEDS, "seeds", f"at most {MAX_SEEDS} seeds, got {len(self.seeds)}")
+        object.__setattr__(self, "writers", parse_writers(self.writers))
+        require(len(set(self.info_metrics)) == len(self.info_metrics), "info_metrics", "distinct names")
         if self.started_from is not None:
             given = self.started_from
             kinds = {"path": str, "sha256": str, "step": int, "seeds": list, "groups": list}
@@ -76,6 +87,12 @@ class TrainConfig:
             entries = [*given.get("seeds", ()), *given.get("groups", ())]
             ok = all(isinstance(one, (int, str)) for one in entries) and given.get("groups") != []
             require(ok, "started_from", f"with names of groups, got {shown(given)}")
+
+    @property
+    def writer_options(self) -> dict[str, dict[str, Any]]:
+        """The options of every writer besides metrics.jsonl, by its name."""
+        assert isinstance(self.writers, dict)
+        return {**({"tensorboard": {}} if self.tensorboard else {}), **self.writers}
 
     @property
     def seed_list(self) -> tuple[int, ...]:

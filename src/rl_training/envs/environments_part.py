@@ -9,6 +9,8 @@ from torch import Tensor
 from rl_training.checkpoint.parts import PartState, StoredPart
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.checkpoint.schema import EnvironmentsState
+from rl_training.core.checks import UserError
+from rl_training.envs.host.changes import plain_changes
 from rl_training.envs.host.vector import SeededEnvs
 
 FILE = "envs.safetensors"
@@ -29,10 +31,17 @@ class EnvironmentsPart:
             **{f"actions_{row}": torch.from_numpy(log) for row, log in enumerate(snapshot["actions"])},
             **{f"state_{row}": torch.from_numpy(state) for row, state in enumerate(snapshot["states"])},
         }
-        values = {name: snapshot[name] for name in ("episodes", "unlogged")}
+        values = {name: snapshot[name] for name in ("episodes", "unlogged", "changes", "row_changes")}
         return PartState({**values, "statistics": self.envs.statistics.state()}, {"envs": tensors})
 
     def check(self, stored: StoredPart) -> None:
+        state = stored.parse(EnvironmentsState)
+        try:
+            for changes in (state.changes, *state.row_changes):
+                plain_changes(changes)
+                self.envs.stepper.check_changes(changes)
+        except UserError as error:
+            raise stored.invalid(error) from error
         self._check_open_episodes(stored, stored.tensors(FILE))
 
     def load(self, stored: StoredPart) -> None:
@@ -41,6 +50,8 @@ class EnvironmentsPart:
             {
                 "episodes": state.episodes,
                 "unlogged": state.unlogged,
+                "changes": state.changes,
+                "row_changes": state.row_changes,
                 "actions": [tensors[f"actions_{row}"].numpy() for row in range(envs.size)],
                 "states": [tensors[f"state_{row}"].numpy() for row in range(envs.size)],
                 "obs": tensors["obs"].numpy(),

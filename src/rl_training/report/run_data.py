@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rl_training.files.json_lines import read_rows
 from rl_training.files.run_directory import is_locked
 from rl_training.report.charts import MAX_DRAWN, Point
 
@@ -98,8 +99,8 @@ def load_run(run_dir: Path) -> Run:
     return Run(
         info=as_mapping(_parse_json(_read_text(run_dir / "run.json"))),
         config=_read_text(run_dir / "config.yaml"),
-        metrics=_read_rows(run_dir / "metrics.jsonl"),
-        evaluations=[row for row in _read_rows(run_dir / "evaluations.jsonl") if episode_returns(row)],
+        metrics=merged_rows(run_dir / "metrics.jsonl"),
+        evaluations=[row for row in merged_rows(run_dir / "evaluations.jsonl") if episode_returns(row)],
         video=video.read_bytes() if video.is_file() else None,
         locked=is_locked(run_dir),
     )
@@ -109,14 +110,13 @@ def _read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
-def _read_rows(path: Path) -> list[Row]:
+def merged_rows(path: Path) -> list[Row]:
     """One row per step and seed, merged from its lines: training and evaluation log the same step separately.
 
     A line cut short by a crash is skipped; of a value written twice the later one is used.
     """
     rows: dict[tuple[float, int], Row] = defaultdict(dict)
-    for line in _read_text(path).split("\n"):
-        row = as_mapping(_parse_json(line))
+    for row in read_rows(path):
         step, seed = as_number(row.get("step")), row.get("seed", 0)
         if step is not None and isinstance(seed, int):
             rows[step, seed].update({**row, "step": step, "seed": seed})

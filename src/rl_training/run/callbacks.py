@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,23 +20,35 @@ class Callback:
     """
 
     def on_start(self, session: Session) -> bool | None:
+        """Called before the first step, also of a resumed run."""
         return None
 
     def on_step(self, session: Session) -> bool | None:
+        """Called after every step: before the row, the evaluation and the checkpoint that are due at it."""
         return None
 
-    def on_log(self, session: Session, rows: Sequence[Mapping[str, Any]]) -> bool | None:
-        """Called with the new rows of metrics.jsonl, one per seed."""
+    def on_log(self, session: Session, rows: Sequence[dict[str, Any]]) -> bool | None:
+        """Called with the next rows of metrics, one per seed; values added to them reach every writer."""
         return None
 
     def on_evaluation(self, session: Session, metrics: dict[str, Any]) -> bool | None:
+        """Called after an evaluation during training, with a summary over all seeds."""
         return None
 
     def on_checkpoint(self, session: Session, path: Path) -> bool | None:
+        """Called after a checkpoint was saved at `path`."""
         return None
 
     def on_end(self, session: Session) -> bool | None:
+        """Called when the run is finished or stopped, after its last checkpoint and agents were saved."""
         return None
+
+    def state(self) -> dict[str, Any] | None:
+        """Plain values that a resumed run needs, saved in every checkpoint; None: nothing."""
+        return None
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Continue from a saved state; called before `on_start` of a resumed run."""
 
 
 StepFunction: TypeAlias = Callable[["Session"], Any]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from rl_training.algorithms.base import Learner
 from rl_training.core.d4rl import normalized_score
 from rl_training.engine.acting import State
+from rl_training.envs.episode_metrics import info_means
 from rl_training.envs.host.episode_bound import DEFAULT_BOUND, EpisodeBound
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.vector import SeededEnvs
@@ -25,18 +27,20 @@ FRESH_EPISODES = 1 << 30  # the first episode of evaluations after training: not
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Returns and lengths of one seed's episodes."""
+    """Returns, lengths and numbers from the info of one seed's episodes."""
 
     returns: list[float]
     lengths: list[int]
     cut: int = 0  # episodes that were cut at the bound
+    infos: dict[str, list[float]] = field(default_factory=dict)  # by name, of the episodes that have the number
 
     @property
     def mean(self) -> float:
         return float(np.mean(self.returns))
 
     def metrics(self) -> dict[str, float]:
-        return {"eval/mean_reward": self.mean, "eval/mean_ep_length": float(np.mean(self.lengths))}
+        of_infos = info_means(self.infos, "eval/")
+        return {"eval/mean_reward": self.mean, "eval/mean_ep_length": float(np.mean(self.lengths)), **of_infos}
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ def evaluate(learner: Learner, plan: EvaluationPlan, first_episode: int) -> list
             [value for one in of_seed for value in one.returns],
             [length for one in of_seed for length in one.lengths],
             sum(one.cut for one in of_seed),
+            joined_infos(of_seed),
         )
         for of_seed in zip(*parts, strict=True)
     ]
@@ -93,8 +98,25 @@ def _run_batch(learner: Learner, plan: EvaluationPlan, episodes: int, first_epis
             lengths[active] += 1
             active &= ~(envs.terminated | envs.truncated)
             envs.obs, envs.next_obs = envs.next_obs, envs.obs
-        by_seed = (array.reshape(len(seeds), -1) for array in (returns, lengths, active))
-        return [Evaluation(r.tolist(), n.tolist(), int(cut.sum())) for r, n, cut in zip(*by_seed, strict=True)]
+        # A row's info is that of its one episode's last step: finished rows are not stepped.
+        arrays = (returns, lengths, active, envs.infos)
+        by_seed = (array.reshape(len(seeds), episodes, *array.shape[1:]) for array in arrays)
+        return [
+            Evaluation(r.tolist(), n.tolist(), int(cut.sum()), _finite_columns(source.info_metrics, numbers))
+            for r, n, cut, numbers in zip(*by_seed, strict=True)
+        ]
+
+
+def _finite_columns(names: Sequence[str], numbers: NDArray[Any]) -> dict[str, list[float]]:
+    """By name, the numbers of the episodes that have one; names without any are left out."""
+    columns = {name: column[np.isfinite(column)].tolist() for name, column in zip(names, numbers.T, strict=True)}
+    return {name: column for name, column in columns.items() if column}
+
+
+def joined_infos(evaluations: Sequence[Evaluation]) -> dict[str, list[float]]:
+    """The numbers from the infos of several evaluations, by name."""
+    names = {name: None for one in evaluations for name in one.infos}  # in order
+    return {name: [value for one in evaluations for value in one.infos.get(name, ())] for name in names}
 
 
 def evaluation_summary(env_id: str, evaluations: Sequence[Evaluation], best: Sequence[float]) -> dict[str, Any]:
@@ -109,4 +131,5 @@ def evaluation_summary(env_id: str, evaluations: Sequence[Evaluation], best: Seq
         "eval_episodes": len(returns),
         "eval_return_means": means,
         "best_eval_return_mean": float(np.mean(best)) if best else None,
+        **info_means(joined_infos(evaluations), "eval_"),
     }

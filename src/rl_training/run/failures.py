@@ -54,6 +54,8 @@ def _recorded(run_dir: Path, record: RunRecord) -> Iterator[None]:
             where = f"callback {record.hook}: " if record.hook else ""
             with suppress(OSError):
                 record.end("failed", failure=reason or where + _named(error))
+        if record.hook is not None:
+            print(f"error: callback {record.hook}: {_named(error)}; the run is in {run_dir}", file=sys.stderr)
         if reason is None:
             raise
         raise TrainingFailure(reason) from error

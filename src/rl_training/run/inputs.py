@@ -17,6 +17,7 @@ from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.make import check_for_training
 from rl_training.run.agent import load_agent
 from rl_training.run.callbacks import Callback
+from rl_training.run.writers.opening import check_writers
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ def check_inputs(
     callbacks: Sequence[Callback],
     show_progress: bool,
 ) -> RunInputs:
-    """Check the environment and load or generate the dataset."""
+    """Check the writers and the environment, and load or generate the dataset."""
+    check_writers(config)
     dataset = None
     if isinstance(settings, OfflineSettings):
         dataset = prepare_dataset(settings, source, data, EpisodeBound.of(config), load_agent)

@@ -224,7 +224,7 @@ def _continue(
     cls, settings = parse_settings(config)
     config = filled(config, settings)  # for a run that recorded fewer settings
     kwargs, restore = dict(config.env_kwargs), recorded_restore(run_dir, config.env_id)
-    source = EnvSource(config.env_id, kwargs, request.env_factory, restore)
+    source = EnvSource(config.env_id, kwargs, request.env_factory, restore, config.info_metrics)
     inputs = check_inputs(config, cls, settings, source, request.dataset, hooks, request.show_progress)
     with deferred(), RunLock(run_dir):
         record = RunRecord.read(run_dir)

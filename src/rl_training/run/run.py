@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -64,7 +65,7 @@ def train(
         hooks = as_callbacks(callbacks)
         config, cls, settings = with_task_defaults(with_dataset(config, dataset))
         config, agent = resolve_start(config, start, settings)
-        source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory)
+        source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory, info_metrics=config.info_metrics)
         inputs = check_inputs(config, cls, settings, source, dataset, hooks, show_progress)
         weights = check_compatible(cls, inputs.spec, config.env_id, settings)
         plan = choose_plan(config, settings, inputs.spec, env_factory is not None)
@@ -122,7 +123,7 @@ class Run:
                 raise cut from failure
             finally:
                 if self.session is not None:
-                    self.session.close()
+                    self.session.close(failed=sys.exc_info()[0] is not None)
                 if self.regime is not None:
                     self.regime.close()
         return conclude(session)
@@ -220,6 +221,7 @@ class Run:
         notices = [
             *(inputs.dataset.notices if inputs.dataset is not None else ()),
             *starting_notices(inputs, self.plan, self.record, regime.envs),
+            *session.hooks.notices(),
             *([disk] if disk else ()),
         ]
         if not exact:

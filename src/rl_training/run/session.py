@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +14,26 @@ from rl_training.algorithms.base import Learner
 from rl_training.checkpoint.parts import Part, PartState, StoredPart
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.checkpoint.schema import LOGS, SessionState
+from rl_training.core.checks import UserError
+from rl_training.core.schedules import Every
 from rl_training.core.signals import Stopped, active_signals, interruptible
 from rl_training.envs.base import Statistics
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.episodes import EpisodeStatistics
-from rl_training.envs.host.vector import MAX_LOG
+from rl_training.envs.host.vector import MAX_LOG, SeededEnvs
 from rl_training.envs.spaces import space_to_dict
 from rl_training.files.atomic import replace_file
 from rl_training.files.run_directory import RunRecord
 from rl_training.loops.clock import Clock
 from rl_training.loops.regime import Regime
 from rl_training.run.agent import Agent
-from rl_training.run.callbacks import callback_name
 from rl_training.run.evaluate import Evaluation, EvaluationPlan, Guard, evaluate, evaluation_summary
+from rl_training.run.hooks import Hooks, LoggedValues
 from rl_training.run.inputs import RunInputs
 from rl_training.run.progress import Progress
 from rl_training.run.saver import BestAgents, Saver
-from rl_training.run.writers import JsonLines, TensorBoard, Writer
+from rl_training.run.writers.files import JsonLines, Writer
+from rl_training.run.writers.opening import open_writers
 
 
 class TrainingFailure(Exception):
@@ -55,6 +58,7 @@ class Session:
         self.statistics: Statistics = EpisodeStatistics(len(self.seeds), 1)
         if self.envs is not None:
             self.statistics = self.envs.statistics
+        self.hooks, self.logged = Hooks(inputs.callbacks, record), LoggedValues(self.seeds)
         self.evaluates = inputs.has_environment and self.config.eval_episodes > 0
         self.signals = active_signals()
         self.elapsed_before, self.started = 0.0, time.monotonic()
@@ -63,20 +67,21 @@ class Session:
         self.last_evaluation_step, self.evaluation_due = -1, False  # due: interrupted by a signal, repeated on resume
         self.failed: dict[str, dict[str, Any]] = {}
         self.offsets = dict.fromkeys(LOGS, 0)
+        self._infos_reported = False
 
     def open(self, parts: Sequence[Part], resumed: Checkpoint | None, guard: Guard) -> None:
         """Open the logs at the offsets of the loaded state, the display and the saver."""
         config = self.config
         self.guard = guard
         self.logs = {name: JsonLines(self.run_dir / f"{name}.jsonl", self.offsets[name]) for name in LOGS}
-        self.writers: list[Writer] = [self.logs["metrics"]]
-        if config.tensorboard:
-            self.writers.append(TensorBoard(self.run_dir, self.seeds, self.step))
         label = f"{config.algo} {config.env_id}" + (f" x {len(self.seeds)} seeds" if len(self.seeds) > 1 else "")
         self.display = Progress(self.clock.total, label, start=self.step, enabled=self.inputs.show_progress)
         self.learner.while_compiling = self.display.compiling
         self.best_agents = BestAgents(self.run_dir / "agents", self.display.note)
         self.saver = Saver(self.run_dir / "checkpoints", config, parts, resumed, self.display.note)
+        resumed_at = resumed.step if resumed is not None else None
+        more = open_writers(config, self.run_dir, self.record, resumed_at, self.display.note)
+        self.writers: list[Writer] = [self.logs["metrics"], *more]
         self._speed_mark = (self.step, time.monotonic())
 
     # --- properties for callbacks ----------------------------------------------------------------------------------
@@ -100,27 +105,60 @@ class Session:
     def elapsed(self) -> float:
         return self.elapsed_before + time.monotonic() - self.started
 
+    # --- methods for callbacks -------------------------------------------------------------------------------------
+    def log(self, name: str, value: Any) -> None:
+        """Put a value into the next row of training metrics: a number, or one for each seed. The last one counts."""
+        self.logged.log(name, value, mean=False)
+
+    def log_mean(self, name: str, value: Any) -> None:
+        """The same, but the row has the mean of all values that were logged since the last row."""
+        self.logged.log(name, value, mean=True)
+
+    def note(self, text: str) -> None:
+        """Show one line to the user."""
+        self.display.note(text)
+
+    def passed(self, interval: int) -> bool:
+        """Whether this step reached or passed a multiple of `interval`."""
+        return self.clock.is_due(Every(interval))
+
+    def change_environment(self, **changes: Any) -> None:
+        """Set attributes, or call `set_...` methods, of every training environment, each before its next reset."""
+        self._changeable().change(changes)
+
+    def check_changes(self, names: Iterable[str]) -> None:
+        """Reject names that `change_environment` cannot change."""
+        self._changeable().stepper.check_changes(dict.fromkeys(names))
+
+    def _changeable(self) -> SeededEnvs:
+        if self.envs is None or self.envs.watched is None:
+            where = "trains without one" if self.envs is None else f"trains in {self.config.env_id}, on the device"
+            raise UserError(f"an environment on the host can be changed; this run {where}")
+        return self.envs.watched
+
     # --- after every step ------------------------------------------------------------------------------------------
     def after_step(self) -> None:
         clock = self.clock
+        # First: a checkpoint of this step has what the callbacks did at it.
+        self._call("on_step")
         if clock.is_due(clock.log):
-            self.log()
+            self.log_metrics()
         if self.evaluates and clock.is_due(clock.evaluate):
             self.evaluate()
         if clock.is_due(clock.checkpoint) and not clock.finished:
             self.checkpoint()
-        self._call("on_step")
         if self.signals.received is not None:
             self.signals.stopping, clock.stop_reason = True, "signal"
         self.display.update(self.step, {})
 
     # --- logs ------------------------------------------------------------------------------------------------------
-    def log(self) -> None:
+    def log_metrics(self) -> None:
         self.check_finite()
         now = time.monotonic()
         fps = (self.step - self._speed_mark[0]) / max(now - self._speed_mark[1], 1e-9)
         self._speed_mark = (self.step, now)
         means, episodes, rows = self.learner.take_metrics(), self.statistics.rows(), []
+        logged = self.logged.take()
         for index, seed in enumerate(self.seeds):
             row: dict[str, Any] = {"step": self.step, "seed": seed, **episodes[index]}
             row.update({f"train/{name}": value for name, value in means[index].items()})
@@ -128,14 +166,25 @@ class Session:
             row["train/learning_rate"] = self.learner.learning_rate
             row["rollout/exploration_rate"] = self.learner.exploration(self.clock.progress)
             row.update({"time/fps": fps, "time/time_elapsed": self.elapsed})
-            rows.append(row)
+            rows.append({**row, **logged[index]})
         self._write(rows)
         self._show(episodes, means[0])
+        self._report_missing_infos()
+
+    def _report_missing_infos(self) -> None:
+        """Report, once episodes have ended, the numbers that none of them had in its info."""
+        found = self.statistics
+        if self._infos_reported or not isinstance(found, EpisodeStatistics) or not sum(found.finished):
+            return
+        self._infos_reported = True
+        missing = [name for name, by_seed in found.infos.items() if name != "is_success" and not any(by_seed)]
+        if missing:
+            self.display.note(f"info_metrics: no number {', '.join(missing)} in the info of any episode's last step")
 
     def _write(self, rows: Sequence[dict[str, Any]]) -> None:
+        self._call("on_log", rows)
         for writer in self.writers:
             writer.write(rows)
-        self._call("on_log", rows)
 
     def _show(self, episodes: Sequence[dict[str, Any]], train: dict[str, float | None]) -> None:
         values: dict[str, float | None] = {}
@@ -170,7 +219,7 @@ class Session:
             return
         self.last_evaluation, self.last_evaluation_step = results, self.step
         rows = [{"step": self.step, "seed": seed} for seed in self.seeds]
-        episodes = [{"returns": one.returns, "lengths": one.lengths} for one in results]
+        episodes = [{"returns": one.returns, "lengths": one.lengths, **one.infos} for one in results]
         self.logs["evaluations"].write([{**row, **one} for row, one in zip(rows, episodes, strict=True)])
         self._write([{**row, **one.metrics()} for row, one in zip(rows, results, strict=True)])
         for index, one in enumerate(results):
@@ -241,29 +290,35 @@ class Session:
             "evaluation_due": self.evaluation_due,
             "last_evaluation_step": self.last_evaluation_step,
             "last_evaluation": [[one.returns, one.lengths] for one in self.last_evaluation or []],
+            "last_infos": [one.infos for one in self.last_evaluation or []],
+            "callbacks": self.hooks.states(),
+            "logged": self.logged.state(),
             "offsets": {name: log.offset for name, log in self.logs.items()},
         }
         return PartState(values)
 
     def check(self, stored: StoredPart) -> None:
-        stored.parse(SessionState)
+        problem = self.logged.check(stored.parse(SessionState).logged)
+        if problem is not None:
+            raise stored.invalid(problem)
 
     def load(self, stored: StoredPart) -> None:
         state = stored.parse(SessionState)
         self.elapsed_before, self.best, self.failed = state.elapsed, list(state.best), dict(state.failed)
         self.last_evaluation_step = state.last_evaluation_step
         self.evaluation_due = state.evaluation_due and self.evaluates
-        evaluations = [Evaluation(list(returns), list(lengths)) for returns, lengths in state.last_evaluation]
-        self.last_evaluation = evaluations or None
+        last_infos: Sequence[dict[str, Any]] = state.last_infos or [{}] * len(state.last_evaluation)
+        infos = [{name: list(values) for name, values in one.items()} for one in last_infos]
+        found = zip(state.last_evaluation, infos, strict=False)
+        self.last_evaluation = [Evaluation(list(r), list(n), infos=info) for (r, n), info in found] or None
+        self.hooks.load(state.callbacks)
+        self.logged.load(state.logged)
         self.offsets = {name: state.offsets[name] for name in LOGS}
 
     # --- start and end ---------------------------------------------------------------------------------------------
     def _call(self, hook: str, *arguments: Any) -> None:
-        for callback in self.inputs.callbacks:
-            self.record.hook = f"{callback_name(callback)}.{hook}"
-            answer, self.record.hook = getattr(callback, hook)(self, *arguments), None
-            if isinstance(answer, (bool, np.bool_)) and not answer:
-                self.clock.stop_reason = self.clock.stop_reason or "callback"
+        if not self.hooks.call(hook, self, *arguments):
+            self.clock.stop_reason = self.clock.stop_reason or "callback"
 
     def start(self) -> None:
         self._call("on_start")
@@ -288,11 +343,12 @@ class Session:
             replace_file(self.run_dir / "agents" / f"seed_{seed}_final.safetensors", self.agent.pack(index))
         self._call("on_end")
 
-    def close(self) -> None:
+    def close(self, failed: bool) -> None:
+        """Close everything; `failed`: the run ends with an exception."""
+        for writer in (*self.writers, self.logs["evaluations"]):
+            writer.close(failed)
         self.display.close()
         self.saver.close()
-        for writer in (*self.writers, self.logs["evaluations"]):
-            writer.close()
 
 
 def newly_diverged_seeds(learner: Learner, known: Any, step: int) -> dict[str, dict[str, Any]]:

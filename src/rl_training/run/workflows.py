@@ -12,13 +12,14 @@ from rl_training.config.objects import Objects
 from rl_training.core.checks import Note, require
 from rl_training.core.d4rl import normalized_score
 from rl_training.core.statistics import summarize
+from rl_training.envs.episode_metrics import info_means
 from rl_training.envs.host.conformance import check_same_spec
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import EnvFactory, EnvSource, env_source
 from rl_training.report.video import check_video_path
 from rl_training.run.agent import Agent, load_agent
 from rl_training.run.artifacts import record_video
-from rl_training.run.evaluate import FRESH_EPISODES, EvaluationPlan, evaluate
+from rl_training.run.evaluate import FRESH_EPISODES, EvaluationPlan, evaluate, joined_infos
 
 
 def evaluate_agent(
@@ -48,6 +49,7 @@ def evaluate_agent(
         "eval_return_mean": float(np.mean(returns)),
         "eval_return_std": float(np.std(returns)),
         "eval_episodes": len(returns),
+        **info_means(joined_infos(results), "eval_"),
     }
     if return_episodes:
         metrics["eval_returns"] = returns

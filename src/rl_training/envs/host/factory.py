@@ -62,6 +62,7 @@ class EnvSource:
     kwargs: dict[str, Any] = field(default_factory=dict)
     factory: EnvFactory | None = None
     restore: Restore | None = None  # how it is restored on resume; None: not checked yet
+    info_metrics: tuple[str, ...] = ()  # names of numbers in the info of an episode's last step
 
     def __post_init__(self) -> None:
         if self.factory is not None:
@@ -145,7 +146,7 @@ def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvF
             raise UserError(f"this run's environment {config.env_id!r} is in a module; name it again with env_id=...")
         if config.env_id.startswith("<"):
             raise UserError(f"this run's environment {config.env_id} came from Python; pass env_factory=...")
-    return EnvSource(env_id or config.env_id, dict(config.env_kwargs), env_factory)
+    return EnvSource(env_id or config.env_id, dict(config.env_kwargs), env_factory, info_metrics=config.info_metrics)
 
 
 def split_env(env: Any) -> tuple[str | None, EnvFactory | None]:

@@ -16,9 +16,10 @@ import numpy as np
 
 from rl_training.core.rng import episode_seed
 from rl_training.core.specs import EnvSpec
+from rl_training.envs.host.changes import Changes, plain_changes
 from rl_training.envs.host.episodes import EpisodeStatistics
 from rl_training.envs.host.factory import EnvSource
-from rl_training.envs.host.worker import Array, LocalStepper, RowsFailed, Stepper
+from rl_training.envs.host.worker import Array, LocalStepper, Results, RowsFailed, Start, Stepper
 from rl_training.envs.host.workers import CannotUseWorkers, WorkerStepper
 
 MAX_LOG = 100_000  # logged actions of an open episode, for each environment
@@ -53,7 +54,7 @@ class SeededEnvs:
         self.stepper = self._make_stepper(source, workers, timeout)
         self.observation, self.action = self.stepper.observation, self.stepper.action
         self.episodes = [first_episode] * self.size
-        self.statistics = EpisodeStatistics(len(self.seeds), num_envs)
+        self.statistics = EpisodeStatistics(len(self.seeds), num_envs, source.info_metrics)
         self.lost: list[int] = []  # rows whose open episode `restore` could not restore
         self.logs: list[list[Array]] = [[] for _ in range(self.size)]
         self.unlogged: set[int] = set()  # rows whose episode became too long to log
@@ -63,6 +64,9 @@ class SeededEnvs:
         self.rewards = np.zeros(self.size, np.float32)
         self.terminated = np.zeros(self.size, np.bool_)
         self.truncated = np.zeros(self.size, np.bool_)
+        self.infos = np.full((self.size, len(source.info_metrics)), np.nan)
+        self.changes: Changes = {}  # for the episodes that start from now on
+        self.row_changes: list[Changes] = [{}] * self.size  # in the open episode of each row
 
     @property
     def spec(self) -> EnvSpec:
@@ -78,7 +82,22 @@ class SeededEnvs:
 
     def reset_all(self) -> None:
         """Start the current episode of every row."""
-        self._start(range(self.size))
+        self._start_changed(range(self.size))
+
+    def change(self, changes: Changes) -> None:
+        """Change attributes of every environment, each at its next reset; an episode without a step is reset again."""
+        changes = plain_changes({**self.changes, **changes})
+        if changes == self.changes:
+            return
+        self.stepper.check_changes(changes)
+        self.changes = changes
+        self._start_changed([row for row, log in enumerate(self.logs) if not log and row not in self.unlogged])
+
+    def _start_changed(self, rows: Sequence[int]) -> None:
+        """Start the current episodes of `rows` with the newest changes."""
+        for row in rows:
+            self.row_changes[row] = self.changes
+        self._start(rows)
 
     def step(self, actions: Array, active: Array | None = None) -> None:
         """One step in every (active) environment; results in `next_obs`, `rewards`, `terminated`, `truncated`."""
@@ -90,7 +109,8 @@ class SeededEnvs:
                     self._drop_long_logs()
         self.busy_since = time.monotonic()
         try:
-            self.stepper.step(env_actions, active, self.next_obs, self.rewards, self.terminated, self.truncated)
+            results = Results(self.next_obs, self.rewards, self.terminated, self.truncated, self.infos)
+            self.stepper.step(env_actions, active, results)
         except RowsFailed as failed:
             raise self._failure(failed) from failed.__cause__
         finally:
@@ -100,7 +120,7 @@ class SeededEnvs:
     def advance(self) -> None:
         """Make the successors current; start the next seeded episode where one ended."""
         ended = self.terminated | self.truncated
-        self.statistics.count(self.rewards, ended)
+        self.statistics.count(self.rewards, ended, self.infos)
         self.obs, self.next_obs = self.next_obs, self.obs
         if ended.any():
             self._start_next(np.flatnonzero(ended).tolist())
@@ -121,11 +141,14 @@ class SeededEnvs:
             "actions": [np.array([] if row in self.unlogged else log) for row, log in enumerate(self.logs)],
             "states": states,
             "obs": self.obs.copy(),
+            "changes": self.changes,
+            "row_changes": list(self.row_changes) if any(self.row_changes) else [],
         }
 
     def restore(self, snapshot: dict[str, Any]) -> bool:
         """Restore a snapshot. False if an environment could not be restored; its next episode starts then."""
         self.episodes = [int(episode) for episode in snapshot["episodes"]]
+        self.changes, self.row_changes = snapshot["changes"], list(snapshot["row_changes"]) or [{}] * self.size
         native = [row for row in range(self.size) if len(snapshot["states"][row])]
         replayed = [row for row in range(self.size) if row not in native]
         self._start(native)
@@ -148,16 +171,20 @@ class SeededEnvs:
     def _start_next(self, rows: Sequence[int]) -> None:
         for row in rows:
             self.episodes[row] += 1
-        self._start(rows)
+        self._start_changed(rows)
 
     def _start(self, rows: Sequence[int], histories: Sequence[Array] | None = None) -> None:
-        """Start the current episodes of `rows`, and replay their histories."""
+        """Start the current episodes of `rows` with their changes, and replay their histories."""
         self.unlogged.difference_update(rows)
         for position, row in enumerate(rows):
             self.logs[row] = [] if histories is None else list(histories[position])
+        past = [None] * len(rows) if histories is None else histories
+        starts = {
+            row: Start(self.episode_seed(row), log, self.row_changes[row]) for row, log in zip(rows, past, strict=True)
+        }
         self.busy_since = time.monotonic()
         try:
-            self.stepper.start(rows, [self.episode_seed(row) for row in rows], histories, self.obs)
+            self.stepper.start(starts, self.obs)
         except RowsFailed as failed:
             raise self._failure(failed) from failed.__cause__
         finally:
@@ -218,6 +245,7 @@ class SeededEnvs:
             "env_index": env_index,
             "episode": self.episodes[row],
             "reset_seed": self.episode_seed(row),
+            **({"changes": self.row_changes[row]} if self.row_changes[row] else {}),
             # Null: an episode this long is not logged, and cannot be reproduced.
             "actions": None if row in self.unlogged else [np.asarray(action).tolist() for action in self.logs[row]],
         }

@@ -16,15 +16,17 @@ import struct
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from rl_training.core.checks import UserError, one_line
 from rl_training.core.specs import EnvSpec
+from rl_training.envs.episode_metrics import info_number
+from rl_training.envs.host.changes import Changes, apply_changes, check_changes
 from rl_training.envs.host.factory import Env, EnvSource
 from rl_training.envs.host.snapshots import native_state, restore_native
 from rl_training.envs.host.wrappers import episode_limit, image_stack
@@ -44,6 +46,24 @@ class RowsFailed(Exception):
         self.rows, self.what, self.steps, self.exit_code = list(rows), what, steps, exit_code
 
 
+class Start(NamedTuple):
+    """The start of a row's episode: its seed, the actions to replay, and the changes of its environment."""
+
+    seed: int
+    history: Array | None = None
+    changes: Changes | None = None
+
+
+class Results(NamedTuple):
+    """Arrays that a step writes into: a row for each environment."""
+
+    obs: Array
+    rewards: Array
+    terminated: Array
+    truncated: Array
+    infos: Array  # (rows, names) float64: numbers from the info of an episode's last step, else NaN
+
+
 class Stepper(Protocol):
     """Steps rows of environments, without episodes, logs or run seeds."""
 
@@ -51,13 +71,14 @@ class Stepper(Protocol):
     action: ActionCodec
     spec: EnvSpec
 
-    def start(self, rows: Sequence[int], seeds: Sequence[int], histories: Sequence[Array] | None, obs: Array) -> None:
-        """Reset each of `rows` with its seed, replay its history, and write its observation into `obs`."""
+    def start(self, starts: Mapping[int, Start], obs: Array) -> None:
+        """Start an episode in each of these rows, and write its observation into `obs`."""
 
-    def step(
-        self, actions: Array, active: Array | None, obs: Array, rewards: Array, terminated: Array, truncated: Array
-    ) -> None:
-        """One step in every (active) row; the other rows of the outputs are left as they are."""
+    def step(self, actions: Array, active: Array | None, results: Results) -> None:
+        """One step in every (active) row; the other rows of the results are left as they are."""
+
+    def check_changes(self, changes: Changes) -> None:
+        """Reject changes that the environments cannot take."""
 
     def states(self) -> list[Array]:
         """The native state of every row as bytes; empty where there is none."""
@@ -80,19 +101,21 @@ class LocalStepper:
         frames, limit = image_stack(self.envs[0]), episode_limit(self.envs[0])
         self.spec = env_spec(self.observation, self.action, frames, limit)
 
-    def start(self, rows: Sequence[int], seeds: Sequence[int], histories: Sequence[Array] | None, obs: Array) -> None:
-        for position, row in enumerate(rows):
+    def start(self, starts: Mapping[int, Start], obs: Array) -> None:
+        for row, start in starts.items():
             call, steps = "make", 0
             try:
                 env = self._env_for_episode(row)
+                if start.changes:
+                    call = f"changing {', '.join(start.changes)}"
+                    apply_changes(env, start.changes)
                 call = "reset"
-                value, _ = env.reset(seed=seeds[position])
+                value, _ = env.reset(seed=start.seed)
                 self.observation.encode(value, obs[row])
-                if histories is not None:
-                    for action in histories[position]:
-                        steps += 1
-                        value, *_ = env.step(action.copy())
-                        self.observation.encode(value, obs[row])
+                for action in () if start.history is None else start.history:
+                    steps += 1
+                    value, *_ = env.step(action.copy())
+                    self.observation.encode(value, obs[row])
             except Exception as error:
                 call, when = ("step", " while replaying") if steps else (call, "")
                 raise RowsFailed(
@@ -109,18 +132,23 @@ class LocalStepper:
         self.used[row] = True
         return self.envs[row]
 
-    def step(
-        self, actions: Array, active: Array | None, obs: Array, rewards: Array, terminated: Array, truncated: Array
-    ) -> None:
-        encode = self.observation.encode
+    def check_changes(self, changes: Changes) -> None:
+        check_changes(self.envs[0], changes, self.source.env_id)
+
+    def step(self, actions: Array, active: Array | None, results: Results) -> None:
+        obs, rewards, terminated, truncated, infos = results
+        encode, names = self.observation.encode, self.source.info_metrics
         for row, env in enumerate(self.envs):
             if active is not None and not active[row]:
                 continue
             try:
                 # A copy: the parent's log of actions must survive an environment that writes into its argument.
-                value, reward, terminated[row], truncated[row], _ = env.step(actions[row].copy())
+                value, reward, terminal, cut, info = env.step(actions[row].copy())
+                terminated[row], truncated[row] = terminal, cut
                 encode(value, obs[row])
                 rewards[row] = reward
+                if names and (terminal or cut):
+                    infos[row] = [info_number(info, name) for name in names]
             except Exception as error:
                 raise RowsFailed([row], f"step raised {type(error).__name__}: {one_line(error)}") from error
 
@@ -148,18 +176,20 @@ def _restores(env: Env, state: Array) -> bool:
 class StepBuffers:
     """The STEP and RESULT frames of `count` rows: one buffer each, and the arrays in it."""
 
-    def __init__(self, count: int, observation: ObservationCodec, action: ActionCodec) -> None:
+    def __init__(self, count: int, observation: ObservationCodec, action: ActionCodec, names: int) -> None:
         self.action_dtype, self.action_shape = action.env_dtype, action.env_shape
         self.request, (self.actions, self.active) = _frame(
             STEP, ((count, *self.action_shape), self.action_dtype), ((count,), np.bool_)
         )
-        self.reply, (self.rewards, self.obs, self.terminated, self.truncated) = _frame(
+        self.reply, (rewards, infos, obs, terminated, truncated) = _frame(
             RESULT,
             ((count,), np.float64),
+            ((count, names), np.float64),
             ((count, *observation.shape), observation.dtype),
             ((count,), np.bool_),
             ((count,), np.bool_),
         )
+        self.results = Results(obs, rewards, terminated, truncated, infos)
 
 
 def _frame(kind: int, *fields: tuple[tuple[int, ...], DTypeLike]) -> tuple[bytearray, list[Array]]:
@@ -232,8 +262,9 @@ def _serve(read_fd: int, write_fd: int) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the parent has shown them
+            names = tuple(setup["info_metrics"])
             factory = pickle.loads(bytes.fromhex(setup["factory"])) if setup["factory"] is not None else None
-            source = EnvSource(setup["env_id"], setup["kwargs"], factory, setup["restore"])
+            source = EnvSource(setup["env_id"], setup["kwargs"], factory, setup["restore"], names)
             stepper = LocalStepper(source, setup["count"])
     except Exception as error:
         what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
@@ -241,19 +272,12 @@ def _serve(read_fd: int, write_fd: int) -> None:
         return
     try:
         write_all(write_fd, json_frame(describe(stepper.envs[0].spec, stepper.observation, stepper.action)))
-        buffers = StepBuffers(setup["count"], stepper.observation, stepper.action)
+        buffers = StepBuffers(setup["count"], stepper.observation, stepper.action, len(names))
         while True:
             kind, payload = read_frame(read_fd, buffers.request)
             try:
                 if kind == STEP:
-                    stepper.step(
-                        buffers.actions,
-                        buffers.active,
-                        buffers.obs,
-                        buffers.rewards,
-                        buffers.terminated,
-                        buffers.truncated,
-                    )
+                    stepper.step(buffers.actions, buffers.active, buffers.results)
                 else:
                     command = json.loads(payload)
                     if command["do"] == "close":
@@ -274,7 +298,9 @@ def _serve(read_fd: int, write_fd: int) -> None:
 def _start(stepper: LocalStepper, buffers: StepBuffers, command: dict[str, Any], data: bytearray) -> None:
     actions = np.frombuffer(data, buffers.action_dtype).reshape(-1, *buffers.action_shape)
     histories = np.split(actions, np.cumsum(command["steps"])[:-1])
-    stepper.start(command["rows"], command["seeds"], histories, buffers.obs)
+    given = zip(command["seeds"], histories, command["changes"], strict=True)
+    starts = {row: Start(*one) for row, one in zip(command["rows"], given, strict=True)}
+    stepper.start(starts, buffers.results.obs)
 
 
 def _exchange_states(stepper: LocalStepper, command: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -17,13 +17,16 @@ import cloudpickle
 import numpy as np
 
 from rl_training.core.checks import one_line
+from rl_training.envs.host.changes import Changes
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.worker import (
     ACTIONS,
     HEADER,
     Array,
     LocalStepper,
+    Results,
     RowsFailed,
+    Start,
     StepBuffers,
     describe,
     json_frame,
@@ -65,7 +68,8 @@ class WorkerStepper:
                     raise CannotUseWorkers(f"a worker process could not build it: {answer['error']}")
                 if answer != expected:
                     raise CannotUseWorkers("this script registers it differently from what a worker process finds")
-                worker.buffers = StepBuffers(worker.stop - worker.start, self.observation, self.action)
+                count, names = worker.stop - worker.start, len(source.info_metrics)
+                worker.buffers = StepBuffers(count, self.observation, self.action, names)
             self._exchanging = False
         except BaseException as error:
             self.close()
@@ -73,35 +77,35 @@ class WorkerStepper:
                 raise CannotUseWorkers(f"a worker process could not start: {error}") from error
             raise
 
-    def start(self, rows: Sequence[int], seeds: Sequence[int], histories: Sequence[Array] | None, obs: Array) -> None:
-        mine = [k for k, row in enumerate(rows) if row < self.block.stop]
-        jobs = {w: [k for k, row in enumerate(rows) if w.start <= row < w.stop] for w in self.workers}
+    def start(self, starts: Mapping[int, Start], obs: Array) -> None:
+        jobs = {w: {row: starts[row] for row in starts if w.start <= row < w.stop} for w in self.workers}
 
         def send(worker: WorkerProcess) -> None:
-            own = jobs[worker]
-            logs = [np.empty(0) if histories is None else histories[k] for k in own]
+            own = jobs[worker].values()
+            logs = [np.empty(0) if start.history is None else start.history for start in own]
             command = {
                 "do": "start",
-                "rows": [rows[k] - worker.start for k in own],
-                "seeds": [seeds[k] for k in own],
+                "rows": [row - worker.start for row in jobs[worker]],
+                "seeds": [start.seed for start in own],
+                "changes": [start.changes for start in own],
                 "steps": [len(log) for log in logs],
             }
             data = b"".join(np.ascontiguousarray(log, worker.buffers.action_dtype).tobytes() for log in logs)
             worker.send(json_frame(command) + HEADER.pack(ACTIONS, len(data)) + data)
 
         def read(worker: WorkerProcess) -> None:
-            for k in jobs[worker]:
-                obs[rows[k]] = worker.buffers.obs[rows[k] - worker.start]
+            for row in jobs[worker]:
+                obs[row] = worker.buffers.results.obs[row - worker.start]
 
         def run_own() -> None:
-            own_histories = None if histories is None else [histories[k] for k in mine]
-            self.own.start([rows[k] for k in mine], [seeds[k] for k in mine], own_histories, obs)
+            self.own.start({row: starts[row] for row in starts if row < self.block.stop}, obs)
 
         self._exchange([worker for worker in self.workers if jobs[worker]], send, run_own, read)
 
-    def step(
-        self, actions: Array, active: Array | None, obs: Array, rewards: Array, terminated: Array, truncated: Array
-    ) -> None:
+    def check_changes(self, changes: Changes) -> None:
+        self.own.check_changes(changes)
+
+    def step(self, actions: Array, active: Array | None, results: Results) -> None:
         def send(worker: WorkerProcess) -> None:
             buffers, block = worker.buffers, worker.block
             buffers.actions[...] = actions[block]
@@ -110,9 +114,7 @@ class WorkerStepper:
 
         def read(worker: WorkerProcess) -> None:
             buffers, block = worker.buffers, worker.block
-            targets = (obs, rewards, terminated, truncated)
-            sources = (buffers.obs, buffers.rewards, buffers.terminated, buffers.truncated)
-            for target, source in zip(targets, sources, strict=True):
+            for target, source in zip(results, buffers.results, strict=True):
                 if active is None:
                     target[block] = source
                 else:
@@ -120,7 +122,7 @@ class WorkerStepper:
 
         def run_own() -> None:
             own_active = None if active is None else active[self.block]
-            self.own.step(actions, own_active, obs, rewards, terminated, truncated)
+            self.own.step(actions, own_active, results)
 
         stepped = self.workers if active is None else [w for w in self.workers if active[w.block].any()]
         self._exchange(stepped, send, run_own, read)
@@ -190,7 +192,8 @@ class WorkerStepper:
 
 def _sendable(source: EnvSource) -> dict[str, Any]:
     """The first message to a worker, from which it makes its environments."""
-    setup = {"env_id": source.env_id, "kwargs": source.kwargs, "restore": source.restore, "factory": None}
+    setup: dict[str, Any] = {"env_id": source.env_id, "kwargs": source.kwargs, "restore": source.restore}
+    setup |= {"factory": None, "info_metrics": source.info_metrics}
     if source.factory is not None:
         try:
             # By value where it is of a script or inside a function, so that neither needs to be imported.

@@ -1,0 +1,1 @@
+"""Writers of a run's metric rows: metrics.jsonl always, others as the config names them."""
