@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn bench-cpu bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz clean
+.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals bench-cpu bench-dict bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,8 +56,14 @@ environments: $(STAMP) ## classify every environment that can be made here, writ
 learn: $(STAMP) ## the learning proofs (hours, on a GPU too), results in benchmarks/results
 	$(BIN)/python benchmarks/learn.py all
 
+goals: $(STAMP) ## success rates with and without hindsight relabelling (10 minutes), results in benchmarks/results
+	$(BIN)/python benchmarks/goals.py all
+
 bench-cpu: $(STAMP) $(PEERS)/.installed ## training speed, taking turns with other libraries on the same cores
 	$(BIN)/python benchmarks/bench_cpu.py --peer-python $(PEERS)/bin/python --output benchmarks/results/cpu-speed.json
+
+bench-dict: $(STAMP) ## the cost of a Dict observation of one vector
+	$(BIN)/python benchmarks/dict_cost.py --output benchmarks/results/dict-cost.json
 
 bench-offline: $(STAMP) $(D3RLPY)/.installed ## updates of the offline algorithms, taking turns with d3rlpy
 	$(BIN)/python benchmarks/bench_cpu.py --peer-python $(D3RLPY)/bin/python --tasks iql-halfcheetah td3_bc-halfcheetah cql-halfcheetah --output benchmarks/results/offline-speed.json

@@ -67,19 +67,22 @@ def one_turn(process: subprocess.Popen[str]) -> float:
 
 def compare(old: Path, algo: str, device: str, compiled: str, rounds: int) -> dict[str, Any]:
     sides = {"old": start(old, algo, device, compiled), "new": start(ROOT, algo, device, compiled)}
-    rates: dict[str, list[float]] = {"old": [], "new": []}
+    return {"algo": algo, "device": device, "compile": compiled, **paired(sides, rounds)}
+
+
+def paired(sides: dict[str, subprocess.Popen[str]], rounds: int) -> dict[str, Any]:
+    """The rates of two processes that take turns; the ratio is the second's over the first's."""
+    first, second = sides
+    rates: dict[str, list[float]] = {first: [], second: []}
     for number in range(rounds):
-        for name in ("old", "new") if number % 2 else ("new", "old"):
+        for name in (first, second) if number % 2 else (second, first):
             rates[name].append(one_turn(sides[name]))
     for process in sides.values():
         process.kill()
-    ratios = [new / before for new, before in zip(rates["new"], rates["old"], strict=True)]
+    ratios = [after / before for after, before in zip(rates[second], rates[first], strict=True)]
     draw = random.Random(0)
     means = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(4000))
     return {
-        "algo": algo,
-        "device": device,
-        "compile": compiled,
         "steps_per_s": {name: round(statistics.median(values), 1) for name, values in rates.items()},
         "ratio": round(statistics.median(ratios), 4),
         "interval": [round(means[100], 4), round(means[3899], 4)],

@@ -18,7 +18,7 @@ RESULTS = sorted((BENCHMARKS / "results").glob("*.json"))
 # Programs whose result files are kept.
 WRITERS = (
     *("learn", "bench_cpu", "bench_gpu", "memory", "checkpoint_cost", "checkpoint_overhead", "pixel_speed"),
-    *("priority_cost", "peer_scores", "../scripts/kill_campaign", "../scripts/fuzz"),
+    *("priority_cost", "peer_scores", "goals", "dict_cost", "../scripts/kill_campaign", "../scripts/fuzz"),
 )
 
 

@@ -25,6 +25,7 @@ from rl_training.algorithms.definition import ANY_OBSERVATION
 from rl_training.algorithms.loss_functions import dqn_loss as dqn_loss
 from rl_training.algorithms.losses import chosen, huber, td_target, value_terms
 from rl_training.config.fields import above, at_least, closed_interval, setting
+from rl_training.config.settings import HindsightSettings
 from rl_training.core.checks import require
 from rl_training.core.schedules import linear
 from rl_training.core.specs import EnvSpec, Kind
@@ -53,6 +54,7 @@ class DQNSettings(ReplaySettings):
     prioritized_alpha: float = setting(0.6, closed_interval(0, 1))  # exponent of the priorities; 0: uniform sampling
     prioritized_beta_start: float = setting(0.4, closed_interval(0, 1))  # exponent of importance weights, 1 at the end
     noisy: bool = setting(False)  # explore by noisy weights, without epsilon (Fortunato et al. 2018)
+    her: HindsightSettings | None = None  # relabel goals in hindsight (Andrychowicz et al. 2017); null: never
 
     def __post_init__(self) -> None:
         super().__post_init__()

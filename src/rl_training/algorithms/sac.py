@@ -26,6 +26,7 @@ from rl_training.algorithms.definition import ANY_OBSERVATION
 from rl_training.algorithms.loss_functions import sac_loss as sac_loss
 from rl_training.algorithms.losses import ensemble_squared_error, soft_policy_term, td_target
 from rl_training.config.fields import at_least, closed_interval, setting
+from rl_training.config.settings import HindsightSettings
 from rl_training.core.specs import EnvSpec, Kind
 from rl_training.models.features import network_input
 from rl_training.models.mlp_sac import MLPSACModel
@@ -42,6 +43,7 @@ class SACSettings(ReplaySettings):
     initial_alpha: float = setting(1.0, at_least(1e-8))  # the initial value of a tuned temperature
     target_entropy: float | Literal["auto"] = setting("auto")  # of a tuned one; auto: minus the action dimensions
     num_critics: int = setting(2, at_least(1))  # critics; the smallest value counts
+    her: HindsightSettings | None = None  # relabel goals in hindsight (Andrychowicz et al. 2017); null: never
 
 
 class SACNetworks(Networks):

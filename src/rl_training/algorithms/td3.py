@@ -23,6 +23,7 @@ from rl_training.algorithms.base import (
 from rl_training.algorithms.definition import ANY_OBSERVATION
 from rl_training.algorithms.losses import ensemble_squared_error, td_target
 from rl_training.config.fields import at_least, closed_interval, setting
+from rl_training.config.settings import HindsightSettings
 from rl_training.core.specs import EnvSpec, Kind
 from rl_training.models.features import network_input
 from rl_training.models.mlp_td3 import MLPTD3Model
@@ -37,6 +38,7 @@ class TD3Settings(ReplaySettings):
     policy_noise: float = setting(0.2, at_least(0))  # standard deviation of the noise that smooths the target policy
     noise_clip: float = setting(0.5, at_least(0))  # bound of that noise
     policy_delay: int = setting(2, at_least(1))  # updates of the critics for each of the actor and the targets
+    her: HindsightSettings | None = None  # relabel goals in hindsight (Andrychowicz et al. 2017); null: never
 
 
 def smoothed(action: Tensor, noise: Tensor, size: float, clip: float) -> Tensor:

@@ -94,6 +94,8 @@ class DQN(ManagedAlgorithm):
         prioritized_beta_start (float, default 0.4): exponent of importance weights, 1 at the end (in
             [0, 1])
         noisy (bool, default False): explore by noisy weights, without epsilon (Fortunato et al. 2018)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
     """
 
     def __init__(
@@ -152,6 +154,7 @@ class DQN(ManagedAlgorithm):
         prioritized_alpha: float = 0.6,
         prioritized_beta_start: float = 0.4,
         noisy: bool = False,
+        her: Mapping[str, Any] | None = None,
     ) -> None: ...
 
 class C51DQN(ManagedAlgorithm):
@@ -238,6 +241,8 @@ class C51DQN(ManagedAlgorithm):
         prioritized_beta_start (float, default 0.4): exponent of importance weights, 1 at the end (in
             [0, 1])
         noisy (bool, default False): explore by noisy weights, without epsilon (Fortunato et al. 2018)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
         num_atoms (int, default 51): atoms of the distribution of returns (>= 2 and <= 2000)
         v_min (float, default -10.0): the smallest atom (in [-1e+30, 1e+30])
         v_max (float, default 10.0): the largest atom (in [-1e+30, 1e+30])
@@ -299,6 +304,7 @@ class C51DQN(ManagedAlgorithm):
         prioritized_alpha: float = 0.6,
         prioritized_beta_start: float = 0.4,
         noisy: bool = False,
+        her: Mapping[str, Any] | None = None,
         num_atoms: int = 51,
         v_min: float = -10.0,
         v_max: float = 10.0,
@@ -387,6 +393,8 @@ class QRDQN(ManagedAlgorithm):
         prioritized_beta_start (float, default 0.4): exponent of importance weights, 1 at the end (in
             [0, 1])
         noisy (bool, default False): explore by noisy weights, without epsilon (Fortunato et al. 2018)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
         num_quantiles (int, default 200): quantiles of the distribution of returns (>= 1 and <= 2000)
         kappa (float, default 1.0): errors above it count linearly (Huber) (> 0)
     """
@@ -447,6 +455,7 @@ class QRDQN(ManagedAlgorithm):
         prioritized_alpha: float = 0.6,
         prioritized_beta_start: float = 0.4,
         noisy: bool = False,
+        her: Mapping[str, Any] | None = None,
         num_quantiles: int = 200,
         kappa: float = 1.0,
     ) -> None: ...
@@ -535,6 +544,8 @@ class IQN(ManagedAlgorithm):
         prioritized_beta_start (float, default 0.4): exponent of importance weights, 1 at the end (in
             [0, 1])
         noisy (bool, default False): explore by noisy weights, without epsilon (Fortunato et al. 2018)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
         num_quantiles (int, default 64): N, random levels per row (>= 1 and <= 2000)
         kappa (float, default 1.0): errors above it count linearly (Huber) (> 0)
         num_target_quantiles (int, default 64): N', random levels per row of the target (>= 1 and <=
@@ -599,6 +610,7 @@ class IQN(ManagedAlgorithm):
         prioritized_alpha: float = 0.6,
         prioritized_beta_start: float = 0.4,
         noisy: bool = False,
+        her: Mapping[str, Any] | None = None,
         num_quantiles: int = 64,
         kappa: float = 1.0,
         num_target_quantiles: int = 64,
@@ -689,6 +701,8 @@ class RainbowDQN(ManagedAlgorithm):
         prioritized_beta_start (float, default 0.4): exponent of importance weights, 1 at the end (in
             [0, 1])
         noisy (bool, default True): explore by noisy weights, without epsilon (Fortunato et al. 2018)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
         num_atoms (int, default 51): atoms of the distribution of returns (>= 2 and <= 2000)
         v_min (float, default -10.0): the smallest atom (in [-1e+30, 1e+30])
         v_max (float, default 10.0): the largest atom (in [-1e+30, 1e+30])
@@ -750,6 +764,7 @@ class RainbowDQN(ManagedAlgorithm):
         prioritized_alpha: float = 0.5,
         prioritized_beta_start: float = 0.4,
         noisy: bool = True,
+        her: Mapping[str, Any] | None = None,
         num_atoms: int = 51,
         v_min: float = -10.0,
         v_max: float = 10.0,
@@ -826,6 +841,8 @@ class SAC(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
     """
 
     def __init__(
@@ -878,6 +895,7 @@ class SAC(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        her: Mapping[str, Any] | None = None,
     ) -> None: ...
 
 class TD3(ManagedAlgorithm):
@@ -953,6 +971,8 @@ class TD3(ManagedAlgorithm):
         noise_clip (float, default 0.5): bound of that noise (>= 0)
         policy_delay (int, default 2): updates of the critics for each of the actor and the targets (>=
             1)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
     """
 
     def __init__(
@@ -1005,6 +1025,7 @@ class TD3(ManagedAlgorithm):
         policy_noise: float = 0.2,
         noise_clip: float = 0.5,
         policy_delay: int = 2,
+        her: Mapping[str, Any] | None = None,
     ) -> None: ...
 
 class TQC(ManagedAlgorithm):
@@ -1079,6 +1100,8 @@ class TQC(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 5): critics whose quantiles are pooled (>= 1)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
         critic_hidden_sizes (Sequence[int] | None, default (512, 512, 512)): of the critics; null:
             `hidden_sizes`
         num_quantiles (int, default 25): quantiles of each critic (>= 1)
@@ -1137,6 +1160,7 @@ class TQC(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 5,
+        her: Mapping[str, Any] | None = None,
         critic_hidden_sizes: Sequence[int] | None = (512, 512, 512),
         num_quantiles: int = 25,
         top_quantiles_to_drop_per_net: int = 2,
@@ -1215,6 +1239,8 @@ class REDQ(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 10): critics in the ensemble (>= 1)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
         subset_size (int, default 2): target critics drawn for each update (>= 1)
     """
 
@@ -1268,6 +1294,7 @@ class REDQ(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 10,
+        her: Mapping[str, Any] | None = None,
         subset_size: int = 2,
     ) -> None: ...
 
@@ -1345,6 +1372,8 @@ class DrQ(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
         actor_hidden_sizes (Sequence[int] | None, default None): null: `hidden_sizes`
         critic_hidden_sizes (Sequence[int] | None, default None): null: `hidden_sizes`
         features_dim (int, default 50): size of the projected features, before a LayerNorm (>= 1)
@@ -1409,6 +1438,7 @@ class DrQ(ManagedAlgorithm):
         initial_alpha: float = 0.1,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        her: Mapping[str, Any] | None = None,
         actor_hidden_sizes: Sequence[int] | None = None,
         critic_hidden_sizes: Sequence[int] | None = None,
         features_dim: int = 50,
@@ -1946,6 +1976,8 @@ class CQL(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
         offline_steps (int | None, default None): updates before the run continues online; null: never
             (>= 0)
         online_data_share (float, default 0.5): online, the share of a batch from the dataset (in [0,
@@ -2031,6 +2063,7 @@ class CQL(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        her: Mapping[str, Any] | None = None,
         offline_steps: int | None = None,
         online_data_share: float = 0.5,
         dataset_kind: str | None = None,
@@ -2127,6 +2160,8 @@ class TD3BC(ManagedAlgorithm):
         noise_clip (float, default 0.5): bound of that noise (>= 0)
         policy_delay (int, default 2): updates of the critics for each of the actor and the targets (>=
             1)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
         offline_steps (int | None, default None): updates before the run continues online; null: never
             (>= 0)
         online_data_share (float, default 0.5): online, the share of a batch from the dataset (in [0,
@@ -2201,6 +2236,7 @@ class TD3BC(ManagedAlgorithm):
         policy_noise: float = 0.2,
         noise_clip: float = 0.5,
         policy_delay: int = 2,
+        her: Mapping[str, Any] | None = None,
         offline_steps: int | None = None,
         online_data_share: float = 0.5,
         dataset_kind: str | None = None,

@@ -73,6 +73,7 @@ OURS = {
     "prioritized_alpha": "prioritized_replay_alpha per_alpha",
     "prioritized_beta_start": "prioritized_replay_beta0 per_beta prioritized_replay_beta",
     "noisy": "noisy_net noisy_nets use_noisy",
+    "her": "replay_buffer_class replay_buffer_kwargs n_sampled_goal goal_selection_strategy her_ratio replay_k",
     "features_dim": "feature_dim",
     "network.activation": "activation_fn activation",
     "network.layer_norm": "layer_norm use_layer_norm",

@@ -101,6 +101,22 @@ class TrainSettings:
 
 
 @dataclass(frozen=True)
+class HindsightSettings:
+    """Hindsight experience replay (Andrychowicz et al. 2017): rows of a batch get a goal that was achieved later."""
+
+    # future: in the same episode at this step or later; final: at the end of the episode; episode: at any of its steps
+    strategy: str = setting("future", one_of("future", "final", "episode"))
+    n: int = setting(4, at_least(1))  # relabelled rows for each row with its own goal: the paper's k
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def rows(self, batch_size: int) -> int:
+        """The relabelled rows of a batch."""
+        return round(batch_size * self.n / (self.n + 1))
+
+
+@dataclass(frozen=True)
 class ReplaySettings(TrainSettings):
     """Settings of algorithms that learn from a replay buffer.
 
@@ -130,8 +146,16 @@ class ReplaySettings(TrainSettings):
     def prioritized_beta_start(self) -> float:
         return 1.0
 
+    @property
+    def her(self) -> HindsightSettings | None:
+        """How goals are relabelled; None: they are not."""
+        return None
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.her is not None:
+            require(self.n_step == 1, "n_step", f"1 with her, got {self.n_step}")
+            require(not self.prioritized, "prioritized", "false with her")
         require(self.batch_size <= self.buffer_capacity, "batch_size", f"<= buffer_capacity ({self.buffer_capacity})")
         updates = self.gradient_updates_per_step
         require(updates <= MAX_UPDATES, "gradient_updates_per_step", f"<= {MAX_UPDATES}, got {updates}")
@@ -214,6 +238,7 @@ class OfflineSettings(ReplaySettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self.her is None, "her", "null for an algorithm that learns from a dataset")
         require(self.dataset_seed < 2**31, "dataset_seed", f"< 2**31, got {self.dataset_seed}")
         both = self.dataset_path is not None and self.dataset_agent is not None
         require(not both, "dataset_agent", "left out where dataset_path is given: the data is a file's or an agent's")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -72,6 +72,10 @@ class Priorities(Protocol):
         """Every tensor that `learn` changes."""
 
 
+# (row numbers, seeds, update) -> the batch of these rows, with changes that are a function of (seed, update)
+Relabel = Callable[[Tensor, Sequence[int], int], Batch]
+
+
 class Source(Protocol):
     """A source of batches: a replay buffer or a dataset, one row axis per seed."""
 
@@ -82,6 +86,10 @@ class Source(Protocol):
     @property
     def priorities(self) -> Priorities | None:
         """The priorities of rows; None: all rows are equally likely."""
+
+    @property
+    def relabelled(self) -> Relabel | None:
+        """Gathers and changes batches on the host; None: batches are as `gather` gives them."""
 
     @property
     def size(self) -> int | NDArray[np.int64]:

@@ -1,6 +1,8 @@
 """Updates on batches drawn from a source. Every way to run an update ends in `Engine.apply`:
 
 - a given batch (direct `update`): `Engine.update`, which calls `apply`, or `apply` compiled for that kind of batch;
+- relabelled batches: gathered and changed on the host, then `Engine.update` for each; on CUDA, a captured `apply` that
+  reads a copy of the batch;
 - on a CPU, eager: the batches of all updates are gathered together, then `Engine.update` for each;
 - on a CPU, compiled or with priorities: one program per update gathers, applies and stores the new priorities;
 - on CUDA: a captured graph of up to `MAX_GRAPH_UPDATES` such programs with all their random numbers.
@@ -33,14 +35,22 @@ class Training:
     def train(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
         """Run `count` updates on batches drawn from `source`."""
         with self.engine.denormals_flushed():
-            if self.engine.device.type == "cuda":
+            if source.relabelled is not None:
+                rows = self.engine.host_indices(source.size, count, batch_size)
+                batches = source.relabelled(rows, self.engine.seeds, self.engine.update_count)
+                self._train_given(batches, count, specs)
+            elif self.engine.device.type == "cuda":
                 self._train_captured(source, count, batch_size, specs)
             elif self.engine.compiled or source.priorities is not None:
                 self._train_programs(source, count, batch_size, specs)
             else:
                 batches = source.gather(self.engine.host_indices(source.size, count, batch_size))
-                for number in range(count):
-                    self.engine.update(entry(batches, number), self.engine.host_noise(specs))
+                self._train_given(batches, count, specs)
+
+    def _train_given(self, batches: Batch, count: int, specs: Mapping[str, NoiseSpec]) -> None:
+        update = self._update_captured if self.engine.device.type == "cuda" else self.engine.update
+        for number in range(count):
+            update(entry(batches, number), self.engine.host_noise(specs))
 
     def _train_programs(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
         engine, rows = self.engine, None
@@ -83,6 +93,35 @@ class Training:
             for due in dues:
                 engine.count(due)
 
+    def _update_captured(self, batch: Batch, noise: Noise) -> None:
+        """`Engine.update` as a CUDA graph, which reads the batch and noise from tensors of its own."""
+        engine = self.engine
+        due = engine.due(engine.update_count + 1)
+        inputs = {**batch, **{f"noise.{name}": tensor for name, tensor in noise.items()}}
+        key = (due, tuple((name, tensor.shape) for name, tensor in inputs.items()), "given")
+        if key not in self.programs:
+            self.programs[key] = self._capture_given(due, batch, noise)
+        self.programs[key](batch, noise)
+        engine.count(due)
+
+    def _capture_given(self, due: Due, batch: Batch, noise: Noise) -> Callable[[Batch, Noise], None]:
+        engine, own = self.engine, [{name: one.clone() for name, one in each.items()} for each in (batch, noise)]
+        if not engine.metrics.names:
+            engine.allocate_metrics(*own)
+
+        def program() -> None:
+            engine.apply(due, *own)
+
+        replay = self._captured(engine.compile(program) if engine.compiled else program)
+
+        def update(batch: Batch, noise: Noise) -> None:
+            for mine, given in zip(own, (batch, noise), strict=True):
+                for name, tensor in mine.items():
+                    tensor.copy_(given[name], non_blocking=True)
+            replay()
+
+        return update
+
     def burst(
         self, source: Source, batch_size: int, specs: Mapping[str, NoiseSpec], dues: Sequence[Due]
     ) -> Callable[[], None]:
@@ -115,8 +154,11 @@ class Training:
     ) -> Callable[[], None]:
         """The updates of one step of the loop as one CUDA graph."""
         run = self.burst(source, batch_size, specs, dues)
-        priorities = source.priorities.tensors() if source.priorities is not None else ()
-        state = [*self.engine.changed_tensors(), *priorities]
+        return self._captured(run, source.priorities.tensors() if source.priorities is not None else ())
+
+    def _captured(self, run: Callable[[], None], changed: Sequence[Tensor] = ()) -> Callable[[], None]:
+        """A CUDA graph of `run`; what its warm-up changes of the engine, and of the tensors `changed`, is undone."""
+        state = [*self.engine.changed_tensors(), *changed]
         before = [tensor.clone() for tensor in state]
         warm_up(run, self.engine.device)
         for tensor, value in zip(state, before, strict=True):

@@ -19,19 +19,33 @@ def space_from_minari(text: Any) -> dict[str, Any] | None:
     try:
         if not isinstance(text, str) or len(text) > MAX_JSON_BYTES:
             return None
-        values = json.loads(text)  # bounds may be Infinity, which strict JSON does not have
-        if values["type"] == "Discrete":
-            return {"kind": "discrete", "n": int(values["n"]), "start": int(values["start"])}
-        if values["type"] != "Box":
-            return None
-        shape = [int(length) for length in values["shape"]]
-        bounds = {name: np.asarray(values[name], np.float64).reshape(shape) for name in ("low", "high")}
-        dtype = str(values["dtype"])
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+        return _described(json.loads(text))  # bounds may be Infinity, which strict JSON does not have
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError, AttributeError):
         return None
+
+
+def _described(values: Any) -> dict[str, Any]:
+    kind = values["type"]
+    if kind == "Dict":
+        return {"kind": "dict", "spaces": [[key, _described(one)] for key, one in values["subspaces"].items()]}
+    if kind == "Tuple":
+        return {"kind": "tuple", "spaces": [_described(one) for one in values["subspaces"]]}
+    if kind == "Discrete":
+        return {"kind": "discrete", "n": int(values["n"]), "start": int(values["start"])}
+    if kind == "MultiBinary":
+        return {"kind": "multi_binary", "shape": np.atleast_1d(values["n"]).astype(int).tolist()}
+    if kind == "MultiDiscrete":
+        counts = np.asarray(values["nvec"], np.int64)
+        start = np.asarray(values.get("start", np.zeros_like(counts)), np.int64)
+        whole = {"nvec": counts.reshape(-1).tolist(), "start": start.reshape(-1).tolist()}
+        return {"kind": "multi_discrete", "shape": list(counts.shape), "dtype": str(values["dtype"]), **whole}
+    if kind != "Box":
+        raise ValueError(f"{kind} is not supported")
+    shape = [int(length) for length in values["shape"]]
+    bounds = {name: np.asarray(values[name], np.float64).reshape(shape) for name in ("low", "high")}
     same = {name: bool(array.size) and (array == array.flat[0]).all() for name, array in bounds.items()}
     texts = {k: [repr(float(bound)) for bound in (v.flat[:1] if same[k] else v.flat)] for k, v in bounds.items()}
-    return {"kind": "box", "shape": shape, "dtype": dtype, **texts}
+    return {"kind": "box", "shape": shape, "dtype": str(values["dtype"]), **texts}
 
 
 def space_to_minari(space: dict[str, Any] | None, values: Array) -> dict[str, Any]:
@@ -42,8 +56,21 @@ def space_to_minari(space: dict[str, Any] | None, values: Array) -> dict[str, An
     if space is None:
         shape, dtype = list(values.shape[1:]), values.dtype.name
         space = {"shape": shape, "dtype": dtype, "low": ["-inf"], "high": ["inf"], "kind": "box"}
+    return _in_minari(space)
+
+
+def _in_minari(space: dict[str, Any]) -> dict[str, Any]:
+    if space["kind"] == "dict":
+        return {"type": "Dict", "subspaces": {key: _in_minari(one) for key, one in space["spaces"]}}
+    if space["kind"] == "tuple":
+        return {"type": "Tuple", "subspaces": [_in_minari(one) for one in space["spaces"]]}
     if space["kind"] == "discrete":
         return {"type": "Discrete", "dtype": "int64", "start": space["start"], "n": space["n"]}
+    if space["kind"] == "multi_binary":
+        return {"type": "MultiBinary", "n": space["shape"]}
+    if space["kind"] == "multi_discrete":
+        arrays = {name: np.reshape(space[name], space["shape"]).tolist() for name in ("nvec", "start")}
+        return {"type": "MultiDiscrete", "dtype": space["dtype"], **arrays}
     shape, size = space["shape"], math.prod(space["shape"])
     bounds = {}
     for name in ("low", "high"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -17,25 +18,31 @@ from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.data.replay.buffer import ReplayBuffer, whole_steps
 from rl_training.data.replay.frames import bytes_needed, replay_class
+from rl_training.data.replay.hindsight import BOUND_BYTES, HindsightReplay
 from rl_training.data.replay.priorities import priority_bytes
+from rl_training.envs.host.goals import Goals
 from rl_training.files.atomic import DISK_ERRORS
 from rl_training.run.inputs import RunInputs
 
 BYTES_PER_WEIGHT = 4 * 5  # the weight, its target, its gradient and Adam's two moments
 
 
-def make_replay(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, device: torch.device) -> ReplayBuffer:
+def make_replay(
+    config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, device: torch.device, goals: Goals | None = None
+) -> ReplayBuffer:
     """The empty replay buffer of a run."""
-    return replay_class(spec)(
-        spec,
-        capacity=replay_capacity(config, settings),
-        num_envs=config.num_envs,
-        seeds=len(config.seed_list),
-        device=device,
-        n_step=settings.n_step,
-        gamma=settings.gamma,
-        priority_alpha=_priority_alpha(settings),
-    )
+    options: dict[str, Any] = {
+        "capacity": replay_capacity(config, settings),
+        "num_envs": config.num_envs,
+        "seeds": len(config.seed_list),
+        "device": device,
+        "n_step": settings.n_step,
+        "gamma": settings.gamma,
+        "priority_alpha": _priority_alpha(settings),
+    }
+    if goals is not None and settings.her is not None:
+        return HindsightReplay(spec, goals=goals, her=settings.her, **options)
+    return replay_class(spec)(spec, **options)
 
 
 def replay_capacity(config: TrainConfig, settings: ReplaySettings) -> int:
@@ -67,8 +74,9 @@ def check_learner_memory(
 def check_replay_memory(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, device: str) -> None:
     """Reject a replay that does not fit, before it is allocated; the error names the maximum capacity."""
     seeds, capacity = len(config.seed_list), replay_capacity(config, settings)
-    free = _free(device)
+    free = _free("cpu" if settings.her is not None else device)
     needed = bytes_needed(spec, capacity=capacity, num_envs=config.num_envs, seeds=seeds)
+    needed += BOUND_BYTES * capacity * seeds if settings.her is not None else 0
     needed += priority_bytes(capacity, seeds) if _priority_alpha(settings) is not None else 0
     if needed > 0.9 * free:
         fits = int(capacity * 0.9 * free / needed)

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from rl_training.algorithms.base import Learner
 from rl_training.core.d4rl import normalized_score
-from rl_training.engine.acting import State
+from rl_training.core.rng import episode_seed
+from rl_training.engine.acting import Act, State
+from rl_training.envs.batched import make_batched
 from rl_training.envs.episode_metrics import info_means
 from rl_training.envs.host.episode_bound import DEFAULT_BOUND, EpisodeBound
 from rl_training.envs.host.factory import EnvSource
@@ -73,9 +76,10 @@ def evaluate(learner: Learner, plan: EvaluationPlan, first_episode: int) -> list
 
 def _run_batch(learner: Learner, plan: EvaluationPlan, episodes: int, first_episode: int) -> list[Evaluation]:
     """Run one episode in each of `episodes` environments per seed; finished rows are masked."""
-    seeds = learner.seeds
+    source, seeds = plan.source.for_evaluation(), learner.seeds
+    if source.batched:
+        return _run_vector(learner, plan, source, episodes, first_episode)
     rows = len(seeds) * episodes
-    source = plan.source.for_evaluation()
     # Starting processes takes a second, which only pays with many environments on many cores.
     workers = cores() if rows >= 64 and cores() >= 4 and source.factory is None else 0
     envs = SeededEnvs(source, seeds, episodes, "eval_episode", first_episode, workers=workers)
@@ -85,13 +89,9 @@ def _run_batch(learner: Learner, plan: EvaluationPlan, episodes: int, first_epis
         active = np.ones(envs.size, np.bool_)
         last = plan.bound.steps(envs.spec.episode_limit)
         state: State = learner.initial_states(episodes)
-        counter = first_episode << 32  # of random numbers: episodes have fewer steps than that
         while active.any() and (last is None or lengths.max() < last):
             obs = torch.from_numpy(envs.obs.reshape(len(seeds), episodes, *envs.obs.shape[1:]))
-            if plan.deterministic:
-                act = learner.act_greedy(obs, state)
-            else:
-                act = learner.act_explore(obs, counter + int(lengths.max()), 1.0, state, stream="eval_explore")
+            act = _act(learner, plan, obs, state, first_episode, int(lengths.max()))
             actions, state = act.action.cpu().numpy(), act.state
             envs.step(actions.reshape(envs.size, *actions.shape[2:]), active)
             returns[active] += envs.rewards[active]
@@ -105,6 +105,39 @@ def _run_batch(learner: Learner, plan: EvaluationPlan, episodes: int, first_epis
             Evaluation(r.tolist(), n.tolist(), int(cut.sum()), _finite_columns(source.info_metrics, numbers))
             for r, n, cut, numbers in zip(*by_seed, strict=True)
         ]
+
+
+def _act(
+    learner: Learner, plan: EvaluationPlan, obs: Tensor, state: State, first_episode: int, step: int
+) -> Act:
+    if plan.deterministic:
+        return learner.act_greedy(obs, state)
+    counter = first_episode << 32  # of random numbers: episodes have fewer steps than that
+    return learner.act_explore(obs, counter + step, 1.0, state, stream="eval_explore")
+
+
+def _run_vector(
+    learner: Learner, plan: EvaluationPlan, source: EnvSource, episodes: int, first_episode: int
+) -> list[Evaluation]:
+    """`_run_batch` in a `VectorEnv` of its own, made with other seeds than those of training."""
+    seeds = [episode_seed(seed, "eval_episode", 0, first_episode) for seed in learner.seeds]
+    envs = make_batched(source, seeds, episodes, learner.device)
+    with closing(envs):
+        envs.reset_all()
+        returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)
+        active = np.ones(envs.size, np.bool_)
+        last = plan.bound.steps(envs.spec.episode_limit)
+        state: State = learner.initial_states(episodes)
+        while active.any() and (last is None or lengths.max() < last):
+            act = _act(learner, plan, envs.by_seed(envs.obs), state, first_episode, int(lengths.max()))
+            step, state = envs.step(act.action.flatten(0, 1)), act.state
+            rewards, ended = step.rewards.cpu().numpy(), (step.terminated | step.truncated).cpu().numpy()
+            returns[active] += rewards[active]
+            lengths[active] += 1
+            active &= ~ended
+            envs.advance()
+        by_seed = (array.reshape(len(seeds), -1) for array in (returns, lengths, active))
+        return [Evaluation(r.tolist(), n.tolist(), int(cut.sum())) for r, n, cut in zip(*by_seed, strict=True)]
 
 
 def _finite_columns(names: Sequence[str], numbers: NDArray[Any]) -> dict[str, list[float]]:

@@ -14,9 +14,11 @@ from rl_training.data.datasets.prepare import PreparedDataset, prepare_dataset
 from rl_training.envs.host.conformance import Conformance, with_conformance
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.goals import Goals
 from rl_training.envs.make import check_for_training
 from rl_training.run.agent import load_agent
 from rl_training.run.callbacks import Callback
+from rl_training.run.plan import choose_device
 from rl_training.run.writers.opening import check_writers
 
 
@@ -32,6 +34,7 @@ class RunInputs:
     conformance: Conformance | None  # None: checked when the run began, or not used for training
     callbacks: Sequence[Callback] = ()
     show_progress: bool = True
+    goals: Goals | None = None  # of a run that relabels them
 
     @property
     def spec(self) -> EnvSpec:
@@ -60,6 +63,8 @@ def check_inputs(
         dataset = prepare_dataset(settings, source, data, EpisodeBound.of(config), load_agent)
     conformance = None
     if source.restore is None:
-        conformance = check_for_training(source) if dataset is None else dataset.environment
+        device = choose_device(config.device)
+        conformance = check_for_training(source, device) if dataset is None else dataset.environment
     source = with_conformance(source, conformance)
-    return RunInputs(config, learner_class, settings, source, dataset, conformance, callbacks, show_progress)
+    goals = Goals(source) if settings.her is not None else None
+    return RunInputs(config, learner_class, settings, source, dataset, conformance, callbacks, show_progress, goals)

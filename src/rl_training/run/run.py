@@ -126,6 +126,8 @@ class Run:
                     self.session.close(failed=sys.exc_info()[0] is not None)
                 if self.regime is not None:
                     self.regime.close()
+                if self.inputs.goals is not None:
+                    self.inputs.goals.close()
         return conclude(session)
 
     # --- build -----------------------------------------------------------------------------------------------------
@@ -156,7 +158,7 @@ class Run:
                 check_same_spaces(self.resumed, *envs.codecs, any_bounds=inputs.dataset is not None)
                 check_replay_memory(config, inputs.settings, envs.spec, plan.device)
             with interruptible():
-                return OffPolicy(envs, make_replay(config, inputs.settings, envs.spec, device))
+                return OffPolicy(envs, make_replay(config, inputs.settings, envs.spec, device, inputs.goals))
         except BaseException:
             envs.close()
             raise
@@ -195,7 +197,8 @@ class Run:
     def _restore(self, checkpoint: Checkpoint, regime: Regime, parts: Sequence[Part]) -> bool:
         """Load every part; the checkpoint of an offline run that continues online has no environments yet."""
         online, stored = {part.name for part in regime.parts}, checkpoint.state["parts"].keys()
-        if regime.envs is not None and (ENVIRONMENT_PARTS - online) & stored:
+        others = bool((ENVIRONMENT_PARTS - online) & stored)
+        if regime.envs is not None and (others or regime.envs.part.name not in ENVIRONMENT_PARTS | stored):
             env_id = checkpoint.state["config"]["env_id"]
             raise UserError(f"a run of {env_id} cannot be resumed in {self.config.env_id}, whose state is another one")
         if self.inputs.dataset is not None and online and not online & stored:

@@ -13,9 +13,9 @@ from rl_training.core.checks import Note, require
 from rl_training.core.d4rl import normalized_score
 from rl_training.core.statistics import summarize
 from rl_training.envs.episode_metrics import info_means
-from rl_training.envs.host.conformance import check_same_spec
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import EnvFactory, EnvSource, env_source
+from rl_training.envs.make import check_for_agent
 from rl_training.report.video import check_video_path
 from rl_training.run.agent import Agent, load_agent
 from rl_training.run.artifacts import record_video
@@ -40,7 +40,7 @@ def evaluate_agent(
     if num_episodes is None:
         num_episodes = agent.config.eval_episodes or 5
     require(num_episodes >= 1, "num_episodes", f">= 1, got {num_episodes}")
-    check_same_spec(agent.spec, source)
+    check_for_agent(agent.spec, source, agent.learner.device)
     seeds = agent.learner.seeds
     plan = EvaluationPlan(source, num_episodes, bound, deterministic=deterministic)
     results = evaluate(agent.learner, plan, first_episode)

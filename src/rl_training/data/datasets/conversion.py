@@ -37,11 +37,14 @@ def load_data(path: str | Path, *, drop_nonfinite: bool = False, memory_share: f
     return _with_valid_spaces(transitions, str(path))
 
 
-def memory_data(dataset: Dataset | None, *, drop_nonfinite: bool = False) -> Transitions:
-    """The transitions of a dataset in memory, which a resumed run needs again."""
+def memory_data(
+    dataset: Dataset | None, *, drop_nonfinite: bool = False, action_space: dict[str, Any] | None = None
+) -> Transitions:
+    """The transitions of a dataset in memory, which a resumed run needs again; `action_space`, if it is known."""
     if dataset is None:
         raise NoSuchData("dataset_kind is memory: the dataset itself must be passed, in Python with dataset=...")
-    return _with_valid_spaces(memory_transitions(dataset, drop_nonfinite=drop_nonfinite), WHERE)
+    transitions = memory_transitions(dataset, drop_nonfinite=drop_nonfinite, action_space=action_space)
+    return _with_valid_spaces(transitions, WHERE)
 
 
 def _with_valid_spaces(transitions: Transitions, where: str) -> Transitions:
@@ -141,6 +144,10 @@ def _check_observations(transitions: Transitions, observation: ObservationCodec,
     single = observation.keeps_precision and {obs.shape[1:], needed} == {(), (1,)}
     if obs.shape[1:] != needed and not single:
         raise UserError(f"{where}: observations are of shape {obs.shape[1:]}, the environment's are {needed}")
+    if observation.is_tree and transitions.observation_space is not None:
+        described = ObservationCodec(space_from_dict(transitions.observation_space))
+        if described.spec != observation.spec:
+            raise UserError(f"{where}: has {described.spec}, the environment has {observation.spec}")
     if not observation.accepts_dtype(obs.dtype):
         raise UserError(f"{where}: images must be uint8, got {obs.dtype}")
     if observation.one_hot:

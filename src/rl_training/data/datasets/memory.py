@@ -11,9 +11,11 @@ import torch
 from rl_training.core.checks import UserError, one_line, shown
 from rl_training.data.datasets.array_store import Array
 from rl_training.data.datasets.transition_dataset import TransitionDataset
+from rl_training.envs.spaces import ObservationCodec
 
 Dataset = Mapping[str, Any] | TransitionDataset  # with actions in the environment's units
 WHERE = "dataset"  # its name in messages
+OBSERVATIONS = ("observations", "obs", "next_observations", "next_obs")
 
 
 def check_dataset(dataset: Any) -> None:
@@ -22,6 +24,17 @@ def check_dataset(dataset: Any) -> None:
         hint = "; a file goes in dataset_path" if isinstance(dataset, str) or hasattr(dataset, "__fspath__") else ""
         what = shown(dataset) if hint else type(dataset).__name__
         raise UserError(f"{WHERE} must be a mapping of arrays or a TransitionDataset, got {what}{hint}")
+
+
+def packed(dataset: Any, observation: ObservationCodec) -> Any:
+    """The dataset with the observations of a Dict or Tuple space, if given by key, as the library stores them."""
+    if not observation.is_tree or not isinstance(dataset, Mapping):
+        return dataset
+    trees = [name for name in OBSERVATIONS if isinstance(dataset.get(name), (Mapping, tuple))]
+    try:
+        return {**dataset, **{name: observation.pack(dataset[name]) for name in trees}}
+    except UserError as error:
+        raise UserError(f"{WHERE}: {error}") from error
 
 
 class MemoryReader:
@@ -47,7 +60,11 @@ def _fields(dataset: TransitionDataset) -> dict[str, Any]:
 def _array(name: str, values: Mapping[str, Any]) -> Array:
     try:
         value = values[name]
+        if isinstance(value, Mapping):
+            raise UserError(f"{WHERE}: {name} by key needs a Dict environment, whose keys they are")
         array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+    except UserError:
+        raise
     except Exception as error:  # a mapping may read a file, which may be closed by now
         what = f"{type(error).__name__}: {one_line(error)}"
         raise UserError(f"{WHERE}: {name} must be an array of numbers, got {what}") from error

@@ -16,9 +16,9 @@ from rl_training.core.checks import UserError
 from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.array_store import Array, blocks
 from rl_training.data.datasets.conversion import ROUNDING, differences, load_data, memory_data, training_data, unbounded
-from rl_training.data.datasets.formats.loaders import NoSuchData
+from rl_training.data.datasets.formats.loaders import NoSuchData, has_many_actions
 from rl_training.data.datasets.generate import DatasetAgent, record_policy, record_random
-from rl_training.data.datasets.memory import WHERE, Dataset
+from rl_training.data.datasets.memory import WHERE, Dataset, packed
 from rl_training.data.datasets.summary import summary_for_record, trajectory_returns
 from rl_training.data.datasets.transition_dataset import ResidentData, TransitionDataset
 from rl_training.data.datasets.transitions import Transitions, concatenated, mostly_single_rows
@@ -27,7 +27,7 @@ from rl_training.data.replay.mixed import MixedData
 from rl_training.envs.host.conformance import Conformance, check_environment, check_spaces, with_conformance
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import EnvSource, environment_codecs
-from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_from_dict
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_from_dict, space_to_dict
 from rl_training.envs.spaces.files import MAX_SPACE
 
 LoadAgent = Callable[[Path], DatasetAgent]  # loads the agent that generates a dataset
@@ -100,7 +100,12 @@ def prepare_dataset(
             raise
         no_environment = str(error)
         notices.append(f"no environment, so there are no evaluations: {error}")
-    transitions, where = _transitions(settings, source, given, bound, load_agent)
+    action_space = None
+    if settings.dataset_kind == "memory" and no_environment is None:
+        observation, action = environment_codecs(source)
+        given, described = packed(given, observation), space_to_dict(action.space)
+        action_space = described if has_many_actions({"action_space": described}) else None
+    transitions, where = _transitions(settings, source, given, bound, load_agent, action_space)
     origin = data_source(settings, source)
     if settings.dataset_kind in ("random", "policy"):
         notices.append(f"no dataset is given (dataset_path), so one was generated: {origin}")
@@ -144,10 +149,15 @@ def data_source(settings: OfflineSettings, source: EnvSource) -> str:
 
 
 def _transitions(
-    settings: OfflineSettings, source: EnvSource, given: Dataset | None, bound: EpisodeBound, load_agent: LoadAgent
+    settings: OfflineSettings,
+    source: EnvSource,
+    given: Dataset | None,
+    bound: EpisodeBound,
+    load_agent: LoadAgent,
+    action_space: dict[str, Any] | None,
 ) -> tuple[Transitions, str]:
     if settings.dataset_kind == "memory":
-        data = memory_data(given, drop_nonfinite=settings.drop_nonfinite)
+        data = memory_data(given, drop_nonfinite=settings.drop_nonfinite, action_space=action_space)
         return replace(data, notes=tuple(f"{WHERE}: {note}" for note in data.notes)), WHERE
     if settings.dataset_kind == "file":
         paths = settings.dataset_paths

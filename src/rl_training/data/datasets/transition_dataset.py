@@ -111,6 +111,8 @@ class TransitionDataset:
 class ResidentData:
     """A dataset on the device, one copy for all seeds, from which the engine draws batches."""
 
+    relabelled = None
+
     def __init__(self, dataset: TransitionDataset, device: torch.device | str = "cpu") -> None:
         names = ("obs", "actions", "rewards", "next_obs", "dones")
         self.tensors: dict[str, Tensor] = {name: getattr(dataset, name).to(device) for name in names}

@@ -5,7 +5,7 @@ Terminated and truncated are stored separately; `dones` is computed when samplin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,11 @@ class ReplayBuffer:
     @property
     def size(self) -> int:
         return min(self.added, self.capacity)
+
+    @property
+    def relabelled(self) -> Callable[[Tensor, Sequence[int], int], dict[str, Tensor]] | None:
+        """None: batches are as they were stored."""
+        return None
 
     @property
     def nbytes(self) -> int:

@@ -15,6 +15,7 @@ class MixedData:
     """A dataset and a replay: the first rows of each batch are from the dataset, the others from the replay."""
 
     priorities = None
+    relabelled = None
 
     def __init__(
         self, data: ResidentData, replay: ReplayBuffer, *, batch_size: int, share: float, scale: float, shift: float

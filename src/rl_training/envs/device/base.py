@@ -17,7 +17,7 @@ from rl_training.envs.base import Step
 from rl_training.envs.device.part import DeviceEnvironmentsPart
 from rl_training.envs.device.statistics import DeviceEpisodeStatistics
 from rl_training.envs.host.factory import EnvSource, environment_codecs
-from rl_training.envs.spaces import ActionCodec, ObservationCodec
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, codecs_of
 from rl_training.tensors.device_rng import member_uniforms
 from rl_training.tensors.state import check_tensors
 
@@ -30,7 +30,7 @@ class DeviceEnv(ABC):
     """
 
     spec: ClassVar[EnvSpec]
-    gymnasium_id: ClassVar[str]  # the same environment in Gymnasium, for evaluation and video
+    gymnasium_id: ClassVar[str | None] = None  # the same environment in Gymnasium, for evaluation and video
     num_draws: ClassVar[int]  # random numbers in the initial state of an episode
 
     @staticmethod
@@ -73,8 +73,10 @@ class DeviceEnv(ABC):
 
     @cached_property
     def codecs(self) -> tuple[ObservationCodec, ActionCodec]:
-        """Those of the twin, which has the same spaces."""
-        return environment_codecs(EnvSource(self.gymnasium_id))
+        """Those of the twin, which has the same spaces; without one, those of its own spec."""
+        if self.gymnasium_id is not None:
+            return environment_codecs(EnvSource(self.gymnasium_id))
+        return codecs_of(self.spec)
 
     @property
     def can_restore(self) -> bool:

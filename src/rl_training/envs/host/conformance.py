@@ -47,7 +47,11 @@ def check_spaces(source: EnvSource) -> EnvSpec:
 
 def check_same_spec(spec: EnvSpec, source: EnvSource) -> None:
     """Reject an environment whose observations or actions differ from those that an agent was trained on."""
-    found = check_spaces(source)
+    check_equal(spec, check_spaces(source), source)
+
+
+def check_equal(spec: EnvSpec, found: EnvSpec, source: EnvSource) -> None:
+    """Reject the spec of an environment that is not the one that an agent was trained on."""
     if found != spec:
         raise UserError(f"the agent was trained on {spec}, {source.env_id} has {found}")
 
@@ -153,6 +157,18 @@ def _check_observation(value: Any, observation: ObservationCodec, name: str, wha
         raise UserError(f"environment {name!r}: {what} returned no {space} of its space: {one_line(error)}") from error
     for leaf, part in parts:
         _check_leaf(part, leaf, f"environment {name!r}: {what}")
+    _note_wide(name, [(leaf, np.asarray(part).dtype) for leaf, part in parts])
+
+
+def _note_wide(name: str, dtypes: list[tuple[Leaf, np.dtype[Any]]]) -> None:
+    """Report once that the floats of an environment are cast to the dtypes of its space."""
+    wide = [(leaf, dtype) for leaf, dtype in dtypes if isinstance(leaf.space, Box) and dtype != leaf.space.dtype]
+    if wide:
+        (first, dtype), names = wide[0], ", ".join(repr(leaf.name) for leaf, _ in wide)
+        where = f" for {names}" if first.name else ""
+        note_once(
+            f"environment {name!r} returns {dtype}{where}, the space has {first.space.dtype}: observations are cast"
+        )
 
 
 def _check_leaf(value: Any, leaf: Leaf, where: str) -> None:
@@ -165,7 +181,6 @@ def _check_leaf(value: Any, leaf: Leaf, where: str) -> None:
     if array.dtype != space.dtype and isinstance(space, Box):
         if not array.dtype.kind == np.dtype(space.dtype).kind == "f":
             raise UserError(f"{where} returned dtype {array.dtype}{label}, the space has {space.dtype}")
-        note_once(f"{where} returns {array.dtype}{label}, the space has {space.dtype}: observations are cast")
         value = array.astype(space.dtype)
     if not np.isfinite(array).all():
         raise UserError(f"{where} returned {_an_observation(leaf)} with NaN or infinity")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 import warnings
@@ -18,12 +19,15 @@ from rl_training.core.checks import UserError, did_you_mean, shown
 from rl_training.core.modules import import_named
 from rl_training.envs.host.atari import check_game, register_games
 from rl_training.envs.host.control_suite import PREFIX, ControlSuite, register_suite, use_headless_rendering
+from rl_training.envs.host.goal_envs import PREFIX as OWN_PREFIX
+from rl_training.envs.host.goal_envs import register_goal_envs
 from rl_training.envs.host.pixels import NEEDS_EGL, describe_error
 from rl_training.envs.host.wrappers import for_evaluation, parse_wrappers
 from rl_training.envs.spaces import ActionCodec, ObservationCodec
 
 Env = gym.Env[Any, Any]
-EnvFactory = Callable[..., Env]
+EnvFactory = Callable[..., Any]  # makes an `Env`, or a `VectorEnv` from (seeds, num_envs, device)
+BATCHED = ("seeds", "num_envs", "device")
 # By its saved state; by replaying its open episode; by replay, and rebuilt for every episode; not exactly.
 Restore = Literal["native", "replay", "rebuilt", "inexact"]
 
@@ -68,8 +72,22 @@ class EnvSource:
         if self.factory is not None:
             check_factory(self.factory)
 
+    @property
+    def batched(self) -> bool:
+        """Whether the factory makes a `VectorEnv`: its first parameters are `seeds`, `num_envs` and `device`."""
+        if self.factory is None:
+            return False
+        try:
+            names = tuple(inspect.signature(self.factory).parameters)
+        except (TypeError, ValueError):  # of a built-in
+            return False
+        return names[: len(BATCHED)] == BATCHED
+
     def make(self, render_mode: str | None = None) -> Env:
         """A new environment, or a UserError."""
+        if self.batched:
+            what = "a video, a recording and her need a gymnasium.Env: set its gymnasium_id"
+            raise UserError(f"{self.env_id} is a VectorEnv; {what}")
         kwargs = dict(self.kwargs)
         wrappers = parse_wrappers(kwargs.pop("wrappers", None))
         if render_mode is not None:
@@ -87,7 +105,13 @@ class EnvSource:
             raise
 
     def for_evaluation(self) -> EnvSource:
-        """The source for evaluation, without the clipped rewards and shortened episodes of training."""
+        """The source for evaluation, without the clipped rewards and shortened episodes of training.
+
+        A `VectorEnv` with a `gymnasium_id` is evaluated on that environment, its twin.
+        """
+        twin = getattr(self.factory, "gymnasium_id", None) if self.batched else None
+        if twin is not None:
+            return EnvSource(twin, info_metrics=self.info_metrics)
         return replace(self, kwargs=for_evaluation(self.kwargs))
 
     def _from_id(self, kwargs: dict[str, Any]) -> Env:
@@ -95,6 +119,8 @@ class EnvSource:
             raise UserError(f"there is no environment: env_id is {NO_ENVIRONMENT}")
         if self.env_id.startswith("ALE/"):
             register_games(self.env_id)
+        if self.env_id.startswith(OWN_PREFIX):
+            register_goal_envs()
         in_suite = self.env_id.startswith(PREFIX)
         if in_suite:
             register_suite(self.env_id)

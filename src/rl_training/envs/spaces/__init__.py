@@ -3,6 +3,14 @@
 from rl_training.envs.spaces.actions import ActionCodec
 from rl_training.envs.spaces.files import space_from_dict, space_to_dict
 from rl_training.envs.spaces.observations import ObservationCodec
-from rl_training.envs.spaces.specs import described_shape, env_spec
+from rl_training.envs.spaces.specs import codecs_of, described_shape, env_spec
 
-__all__ = ["ActionCodec", "ObservationCodec", "described_shape", "env_spec", "space_from_dict", "space_to_dict"]
+__all__ = [
+    "ActionCodec",
+    "ObservationCodec",
+    "codecs_of",
+    "described_shape",
+    "env_spec",
+    "space_from_dict",
+    "space_to_dict",
+]

@@ -129,7 +129,8 @@ class ObservationCodec:
                 found = found[key]
             if not isinstance(found, Mapping) or found.keys() != keys:
                 got = ", ".join(sorted(map(str, found))) if isinstance(found, Mapping) else type(found).__name__
-                raise ValueError(f"the observation must have the keys {', '.join(sorted(keys))}, got {got}")
+                wrong = _wrong_keys(keys, found) if isinstance(found, Mapping) else ""
+                raise ValueError(f"the observation must have the keys {', '.join(sorted(keys))}, got {got}{wrong}")
 
     def encode_rows(self, observations: Any) -> Array:
         """Encode many observations at once, as `encode` does row by row: arrays, or mappings of them, by leaf."""
@@ -143,13 +144,31 @@ class ObservationCodec:
             leaf.put(values, rows if leaf.is_image else numbers)
         return rows
 
+    def pack(self, observations: Any) -> Array:
+        """`encode_rows` of observations of a Dict or Tuple space in a file or in memory, which are checked first."""
+        try:
+            self.check_keys(observations)
+            values = {leaf: np.asarray(leaf.value_in(observations)) for leaf in self.leaves}
+        except (TypeError, LookupError, ValueError) as error:
+            raise UserError(f"observations must be in {type(self.space).__name__}: {error}") from error
+        for leaf, array in values.items():
+            if array.dtype.kind not in "biuf" or array.ndim == 0 or array.shape[1:] != (leaf.space.shape or ()):
+                found = f"{array.dtype} {array.shape}"
+                raise UserError(f"{leaf.label} must be numbers of shape (rows, *{leaf.space.shape}), got {found}")
+            leaf.check_batch(array)
+        lengths = {leaf.name: len(array) for leaf, array in values.items()}
+        if len(set(lengths.values())) > 1:
+            raise UserError(f"all entries of an observation must have the same length, got {lengths}")
+        with np.errstate(over="ignore"):
+            return self.encode_rows(observations)
+
     def decode_rows(self, rows: Array) -> Any:
         """The inverse of `encode_rows`, up to the precision of the library's dtype."""
         if self._only is not None:
-            return _tree(self.space, (), {self._only.path: self._only.decode_rows(rows)})
+            return tree(self.space, (), {self._only.path: self._only.decode_rows(rows)})
         numbers = self.numbers(rows)
         found = {leaf.path: leaf.decode_rows(leaf.get(rows if leaf.is_image else numbers)) for leaf in self.leaves}
-        return _tree(self.space, (), found)
+        return tree(self.space, (), found)
 
     def read(self, obs: Any) -> tuple[Array, bool]:
         """Encode one observation or a batch, as a caller passes it; returns the rows and whether it was one."""
@@ -219,10 +238,17 @@ def _dict_keys(space: spaces.Space[Any], path: tuple[Any, ...]) -> Iterator[tupl
             yield from _dict_keys(inner, (*path, key))
 
 
-def _tree(space: spaces.Space[Any], path: tuple[Any, ...], found: Mapping[tuple[Any, ...], Any]) -> Any:
+def _wrong_keys(keys: set[str], found: Mapping[Any, Any]) -> str:
+    """The keys that are missing or unknown, for a message."""
+    both = {"missing": keys - found.keys(), "unknown": set(map(str, found)) - keys}
+    parts = [f"{what}: {', '.join(sorted(names))}" for what, names in both.items() if names]
+    return f" ({'; '.join(parts)})"
+
+
+def tree(space: spaces.Space[Any], path: tuple[Any, ...], found: Mapping[tuple[Any, ...], Any]) -> Any:
     """Values by the path of their leaf, nested as in the space."""
     if isinstance(space, spaces.Dict):
-        return {key: _tree(inner, (*path, key), found) for key, inner in space.spaces.items()}
+        return {key: tree(inner, (*path, key), found) for key, inner in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
-        return tuple(_tree(inner, (*path, key), found) for key, inner in enumerate(space.spaces))
+        return tuple(tree(inner, (*path, key), found) for key, inner in enumerate(space.spaces))
     return found[path]

@@ -43,6 +43,7 @@ MAX_ABOUT_BYTES = 1 << 24
 KEYS = (*(key for keys in ALIASES.values() for key in keys), ABOUT)
 SUFFIXES = {".npz": "npz", ".hdf5": "hdf5", ".h5": "hdf5"}
 MAX_NAMES = 20  # listed in a message
+ACTIONS = "actions must be numbers of shape (rows, n) or choices of shape (rows,)"
 
 
 class NoSuchData(UserError):
@@ -70,21 +71,36 @@ def load_transitions(
 
 
 def memory_transitions(
-    dataset: Dataset, *, drop_nonfinite: bool = False, memory_share: float = MEMORY_SHARE
+    dataset: Dataset,
+    *,
+    drop_nonfinite: bool = False,
+    memory_share: float = MEMORY_SHARE,
+    action_space: dict[str, Any] | None = None,
 ) -> Transitions:
     """Read and check a dataset in memory like a file with arrays of those names."""
-    return _checked(MemoryReader(dataset, KEYS), WHERE, drop_nonfinite, memory_share)
+    reader = MemoryReader(dataset, KEYS)
+    return _checked(reader, WHERE, drop_nonfinite, memory_share, {"action_space": action_space})
 
 
-def _checked(reader: Any, where: str, drop_nonfinite: bool, memory_share: float) -> Transitions:
-    about, notes = dict[str, Any](), tuple[str, ...]()
-    arrays, present = _read(reader, where, memory_share)
+def _checked(
+    reader: Any, where: str, drop_nonfinite: bool, memory_share: float, known: Mapping[str, Any] | None = None
+) -> Transitions:
+    about = dict(known or {})
     if hasattr(reader, "about"):
-        about, notes = reader.about(), reader.notes
+        about = reader.about()
     elif ABOUT in reader.layout:
         about = _read_about(reader, where)
-    transitions, lost = _assemble(arrays, present, where, about, notes)
+    arrays, present = _read(reader, where, memory_share, has_many_actions(about))
+    transitions, lost = _assemble(arrays, present, where, about, getattr(reader, "notes", ()))
     return check_values(transitions, where, drop_nonfinite, lost=lost)
+
+
+def has_many_actions(about: Mapping[str, Any]) -> bool:
+    """Whether the action space is known to have choices in several columns, or more than one axis."""
+    space = about.get("action_space") or {}
+    shape = space.get("shape")
+    several = isinstance(shape, list) and len(shape) > 1
+    return several or space.get("kind") in ("multi_discrete", "multi_binary")
 
 
 def open_reader(path: str | Path) -> AbstractContextManager[Any]:
@@ -118,7 +134,9 @@ def _inside(folder: Path) -> list[Path]:
         return []
 
 
-def _read(reader: Reader, where: str, memory_share: float) -> tuple[dict[str, Array], set[str]]:
+def _read(
+    reader: Reader, where: str, memory_share: float, many_actions: bool
+) -> tuple[dict[str, Array], set[str]]:
     """The arrays by field, and the fields that the file has; `next_obs` is always allocated."""
     layout = reader.layout
     found = {field: next((key for key in keys if key in layout), None) for field, keys in ALIASES.items()}
@@ -133,6 +151,8 @@ def _read(reader: Reader, where: str, memory_share: float) -> tuple[dict[str, Ar
         )
     keys = {field: key for field, key in found.items() if key is not None}
     _check_shapes({key: layout[key] for key in keys.values()}, layout[keys["obs"]], keys, where)
+    if not many_actions:
+        _check_actions(*layout[keys["actions"]], where)
     wanted = {field: layout[key] for field, key in keys.items()}
     wanted.setdefault("next_obs", layout[keys["obs"]])
     arrays = allocate(wanted, where, memory_share)
@@ -162,17 +182,15 @@ def _check_shapes(layout: ArrayLayout, obs: Any, keys: Mapping[str, str], where:
             "they must have the same shape and type"
         )
     shape, dtype = layout[keys["actions"]]
-    if (
-        dtype.kind not in "fiu"
-        or (dtype.kind != "f" and shape[1:] not in ((), (1,)))
-        or len(shape) > 2
-        or 0 in shape[1:]
-    ):
-        raise UserError(
-            f"{where}: actions must be numbers of shape (rows, n) or choices of shape (rows,), got {dtype} {shape}"
-        )
+    if dtype.kind not in "fiu" or 0 in shape[1:]:
+        raise UserError(f"{where}: {ACTIONS}, got {dtype} {shape}")
     if obs[1].kind == "b" or 0 in obs[0][1:]:
         raise UserError(f"{where}: {keys['obs']} must be numbers, got {obs[1]} {obs[0]}")
+
+
+def _check_actions(shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> None:
+    if (dtype.kind != "f" and shape[1:] not in ((), (1,))) or len(shape) > 2:
+        raise UserError(f"{where}: {ACTIONS}, got {dtype} {shape}")
 
 
 def _assemble(
@@ -185,7 +203,7 @@ def _assemble(
         field: flags(arrays[field], ALIASES[field][0], where) if field in present else np.zeros(rows, np.bool_)
         for field in ("terminated", "truncated")
     }
-    if actions.dtype.kind != "f":
+    if actions.dtype.kind != "f" and not has_many_actions(about):
         actions = column(actions, "actions", where)
     elif actions.ndim == 1:
         actions = actions.reshape(-1, 1)

@@ -21,6 +21,8 @@ from rl_training.data.datasets.array_store import Array
 from rl_training.data.datasets.formats.hdf5 import dataset, fill, h5py_module, member, open_file, write_file
 from rl_training.data.datasets.transitions import Transitions, discontinuous_rows
 from rl_training.envs.minari_spaces import space_from_minari, space_to_minari
+from rl_training.envs.spaces import ObservationCodec, space_from_dict
+from rl_training.envs.spaces.observations import tree
 from rl_training.files.atomic import read_json, to_json
 
 FILE, METADATA = "main_data.hdf5", "metadata.json"
@@ -52,6 +54,7 @@ class MinariReader:
     def __init__(self, folder: Path, file: Any) -> None:
         self.path, self.notes = folder, tuple[str, ...]()
         self.metadata = _read_metadata(folder)
+        self._codec = _tree_codec(self.metadata.get("observation_space"), folder)
         numbers = sorted(int(found[1]) for name in file if (found := EPISODE.fullmatch(name)))
         if not numbers:
             raise UserError(f"{folder / FILE}: has no episodes")
@@ -77,13 +80,18 @@ class MinariReader:
         group = member(file, f"episode_{number}", str(self.path / FILE))
         if not isinstance(group, h5py_module().Group):
             raise UserError(f"{where} is not a group")
-        episode = {name: dataset(group, name, where) for name in PARTS}
+        episode = {name: self._array(group, name, where) for name in PARTS}
         lengths = {name: len(found) if found.shape else 0 for name, found in episode.items()}
         steps = lengths["actions"]
         if any(lengths[name] != steps + (name == "observations") for name in PARTS):
             found = ", ".join(f"{name} {length}" for name, length in lengths.items())
             raise UserError(f"{where}: observations must be one more than the rest, got {found}")
         return episode
+
+    def _array(self, group: Any, name: str, where: str) -> Any:
+        if name == "observations" and self._codec is not None:
+            return PackedObservations(self._codec, group, where)
+        return dataset(group, name, where)
 
     def read(self, name: str, out: Array) -> None:
         source, first = ("observations", 1) if name == "next_observations" else (name, 0)
@@ -108,6 +116,53 @@ class MinariReader:
         except (KeyError, TypeError, ValueError, RecursionError):
             env_id = self.metadata.get("env_id")
         return {"env_id": clean_id(env_id), **spaces}
+
+
+class PackedObservations:
+    """The observations of one episode of a Dict or Tuple space, read as the library stores them."""
+
+    def __init__(self, codec: ObservationCodec, episode: Any, where: str) -> None:
+        self.codec, self.where = codec, f"{where}: observations"
+        self._arrays = {leaf.path: self._array(episode, leaf.path) for leaf in codec.leaves}
+        lengths = {len(array) if array.shape else 0 for array in self._arrays.values()}
+        if len(lengths) > 1:
+            raise UserError(f"{self.where} must have entries of the same length")
+        self.shape, self.dtype = (lengths.pop(), *codec.shape), codec.dtype
+
+    def _array(self, episode: Any, path: tuple[Any, ...]) -> Any:
+        group, names = episode, ["observations", *map(_name_in_file, path)]
+        for name in names[:-1]:
+            group = member(group, name, self.where)
+            if not isinstance(group, h5py_module().Group):
+                raise UserError(f"{self.where}: {shown(name)} is not a group, which its Dict or Tuple space needs")
+        return dataset(group, names[-1], self.where)
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def read_direct(self, out: Array, selection: Any, place: Any) -> None:
+        """Fill `out[place]` with the rows `selection`, as an HDF5 dataset does."""
+        found = {path: array[selection] for path, array in self._arrays.items()}
+        try:
+            out[place] = self.codec.pack(tree(self.codec.space, (), found))
+        except UserError as error:
+            raise UserError(f"{self.where}: {error}") from error
+
+
+def _name_in_file(key: Any) -> str:
+    """The name of an entry: the key of a Dict, or `_index_0` for the first of a Tuple."""
+    return key if isinstance(key, str) else f"_index_{key}"
+
+
+def _tree_codec(text: Any, folder: Path) -> ObservationCodec | None:
+    """The codec of a Dict or Tuple space; None for a space whose observations are one array."""
+    described = space_from_minari(text)
+    if described is None or described["kind"] not in ("dict", "tuple"):
+        return None
+    try:
+        return ObservationCodec(space_from_dict(described))
+    except (KeyError, TypeError, ValueError, AssertionError) as error:
+        raise UserError(f"{folder / METADATA}: its observation_space cannot be used: {one_line(error)}") from error
 
 
 def clean_id(env_id: Any) -> str | None:
@@ -146,6 +201,8 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
         )
     data = folder / "data"
     data.mkdir(parents=True)
+    observation_space = space_to_minari(transitions.observation_space, transitions.obs)
+    codec = _tree_codec(json.dumps(observation_space), folder)
 
     def fill_file(file: Any, check: Callable[[], None]) -> None:
         start = 0
@@ -155,7 +212,7 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
             group = file.create_group(f"episode_{number}")
             group.attrs["id"], group.attrs["total_steps"] = number, stop + 1 - start
             observations = np.concatenate([transitions.obs[rows], transitions.next_obs[stop : stop + 1]])
-            group.create_dataset("observations", data=observations)
+            _write_observations(group, "observations", codec, observations)
             for name, array in (
                 ("actions", transitions.actions),
                 ("rewards", transitions.rewards),
@@ -173,7 +230,7 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
         "jpeg_encoding": False,
         "dataset_id": Path(where).name,
         "minari_version": MINARI_VERSION,
-        "observation_space": json.dumps(space_to_minari(transitions.observation_space, transitions.obs)),
+        "observation_space": json.dumps(observation_space),
         "action_space": json.dumps(space_to_minari(transitions.action_space, transitions.actions)),
     }
     if transitions.env_id is not None:
@@ -183,3 +240,14 @@ def write_minari(folder: Path, transitions: Transitions, where: str) -> None:
             with suppress(ValueError, TypeError):  # made by a function, as in the Control Suite, which has no JSON
                 metadata["env_spec"] = spec.to_json()
     (data / METADATA).write_bytes(to_json(metadata, indent=1))
+
+
+def _write_observations(group: Any, name: str, codec: ObservationCodec | None, rows: Array) -> None:
+    """One array, or one for each entry of a Dict or Tuple, in groups of groups."""
+    if codec is None:
+        group.create_dataset(name, data=rows)
+        return
+    values = codec.decode_rows(rows)
+    for leaf in codec.leaves:
+        place = "/".join([name, *map(_name_in_file, leaf.path)])
+        group.create_dataset(place, data=leaf.value_in(values).astype(leaf.space.dtype, copy=False))
