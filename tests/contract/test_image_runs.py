@@ -154,11 +154,6 @@ def test_actors_and_critics_of_all_seeds_at_once_as_on_a_gpu(algo: str, settings
 @pytest.mark.parametrize(
     ("algo", "spec", "message"),
     [
-        (
-            "iql",
-            EnvSpec(image(9, 84, 84), continuous(1)),
-            r"iql takes vectors; Some-v0 gives images of shape \(9, 84, 84\); use sac, td3, tqc, redq, drq, drqv2",
-        ),
         ("dqn", EnvSpec(image(84, 84, 3), discrete(2)), r"images must be \(channels, height, width\); Some-v0 gives"),
         ("dqn", EnvSpec(image(3, 20, 84), discrete(2)), "images must be at least 36x36 for this network, got 20x84"),
         (

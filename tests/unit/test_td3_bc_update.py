@@ -15,6 +15,7 @@ from test_td3_update import HandModel, hand_batch
 
 from rl_training.algorithms import TD3, TD3BC
 from rl_training.checkpoint.read import load_checkpoint
+from rl_training.core.specs import vector
 from rl_training.data.datasets.prepare import observation_statistics
 from rl_training.data.datasets.transition_dataset import TransitionDataset
 from rl_training.models import MLPTD3Model
@@ -91,7 +92,7 @@ def test_statistics_of_a_data_set() -> None:
     rows = np.array([[1.0, 5.0], [3.0, 5.0]], np.float32)
     column = np.zeros(2, np.float32)
     data = TransitionDataset(obs=rows, actions=rows, rewards=column, next_obs=rows, dones=column)
-    mean, std = observation_statistics(data)
+    mean, std = observation_statistics(data, vector(2))
     assert mean.tolist() == [2.0, 5.0] and std.tolist() == [1.0, 0.0]
     learner = TD3BC(model=MLPTD3Model(2, 2, ()))
     learner.set_obs_stats(mean, std)

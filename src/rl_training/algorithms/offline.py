@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from rl_training.algorithms.base import Act, Batch, BoundNetwork, Learner, Networks
+from rl_training.algorithms.definition import ANY_OBSERVATION
 from rl_training.config.settings import RECIPE, SOURCES, dataset_kind_of
 from rl_training.core.specs import Kind
 from rl_training.data.datasets.formats.minari import find_minari
@@ -20,7 +21,7 @@ class OfflineLearner(Learner):
     """A learner that trains on a dataset."""
 
     offline = True
-    observations: ClassVar[tuple[Kind, ...]] = ("vector",)
+    observations: ClassVar[tuple[Kind, ...]] = ANY_OBSERVATION
 
     @classmethod
     def drop_replaced(cls, given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Offline:
         if self.online is not None:
             self.online.begin(learner)
         if learner.settings.normalize_observations:
-            learner.set_obs_stats(*observation_statistics(self.dataset.dataset))
+            learner.set_obs_stats(*observation_statistics(self.dataset.dataset, learner.observation))
 
     def restored(self, checkpoint: Checkpoint) -> bool:
         return self.online is None or self.online.restored(checkpoint)

@@ -13,7 +13,7 @@ import numpy as np
 from rl_training.config.settings import OfflineSettings
 from rl_training.core.assets import find_packaged_asset
 from rl_training.core.checks import UserError
-from rl_training.core.specs import EnvSpec
+from rl_training.core.specs import ArraySpec, EnvSpec
 from rl_training.data.datasets.array_store import Array, blocks
 from rl_training.data.datasets.conversion import ROUNDING, differences, load_data, memory_data, training_data, unbounded
 from rl_training.data.datasets.formats.loaders import NoSuchData, has_many_actions
@@ -29,6 +29,7 @@ from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import EnvSource, environment_codecs
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_from_dict, space_to_dict
 from rl_training.envs.spaces.files import MAX_SPACE
+from rl_training.tensors.observations import numbers, split
 
 LoadAgent = Callable[[Path], DatasetAgent]  # loads the agent that generates a dataset
 RETURN_RANGE = 1000.0  # of scaled trajectories: at most a thousand steps with rewards around one
@@ -229,9 +230,9 @@ def _inferred_action_space(actions: Array, where: str, clip_actions: bool) -> gy
     return gymnasium.spaces.Discrete(int(actions.max()) + 1)
 
 
-def observation_statistics(dataset: TransitionDataset) -> tuple[Array, Array]:
-    """Mean and standard deviation of the observations, in float64 and without a copy of all of them."""
-    obs = dataset.obs.numpy()
+def observation_statistics(dataset: TransitionDataset, spec: ArraySpec) -> tuple[Array, Array]:
+    """Mean and standard deviation of the observations' numbers, in float64 and without a copy of all of them."""
+    obs = numbers(spec, split(spec, dataset.obs)).numpy()
     mean = sum(obs[rows].sum(0, dtype=np.float64) for rows in blocks(obs)) / len(obs)
     squares = sum(np.square(obs[rows] - mean).sum(0) for rows in blocks(obs))
     return mean, np.sqrt(squares / len(obs))
