@@ -89,3 +89,41 @@ def raising(inputs: int, outputs: int) -> nn.Module:
 def halving(progress: float) -> float:
     """A learning rate that halves over the run."""
     return 1e-3 * (1 - 0.5 * progress)
+
+
+class Attention(nn.Module):
+    """Dropout inside a kernel, which draws from torch's generator."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(inputs, 1, dropout=0.3, batch_first=True)
+        self.dense = nn.Linear(inputs, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.unsqueeze(1)
+        return self.dense(self.attention(rows, rows, rows)[0].squeeze(1))  # type: ignore[no-any-return]
+
+
+class OneDropout(nn.Module):
+    """One dropout layer used at two places."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.first, self.second, self.drop = nn.Linear(inputs, 8), nn.Linear(8, outputs), nn.Dropout(0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop(self.second(self.drop(self.first(x))))  # type: ignore[no-any-return]
+
+
+class TiedAndFrozen(nn.Module):
+    """Two layers that share a weight, behind one that is not trained; it counts in training mode alone."""
+
+    def __init__(self, observation: Any) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(observation.size, 6).requires_grad_(False)
+        self.a, self.b = nn.Linear(6, 6, bias=False), nn.Linear(6, 6, bias=False)
+        self.b.weight = self.a.weight
+
+    def forward(self, obs: Tensor) -> Tensor:
+        features = self.b(self.a(self.frozen(obs)).tanh())
+        return features + 100 if self.training else features  # type: ignore[no-any-return]

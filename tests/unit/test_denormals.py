@@ -50,7 +50,7 @@ def test_an_error_inside_brings_the_usual_arithmetic_back(threads: int) -> None:
 class Tiny:
     """Four transitions whose reward, and so the gradient of a network that says zero, is below the normal floats."""
 
-    size, priorities = 4, None
+    size, priorities, relabelled = 4, None, None
 
     def gather(self, rows: Tensor) -> dict[str, Tensor]:
         zeros, image = torch.zeros(rows.shape), torch.zeros(*rows.shape, 1)

@@ -64,6 +64,7 @@ def feed(engine: Engine, *values: float) -> None:
         ("AdamW", {}),
         ("AdamW", {"weight_decay": 0.3, "betas": (0.5, 0.999)}),
         ("RAdam", {"betas": (0.9, 0.9)}),  # adaptive from the sixth step
+        ("RAdam", {"betas": (0.9, 0.9), "eps": 1e-2}),
         ("RAdam", {}),
         ("RMSprop", {}),
         ("RMSprop", {"alpha": 0.9, "momentum": 0.8, "centered": True, "weight_decay": 0.1}),

@@ -164,6 +164,11 @@ def test_the_critics_have_layers_of_their_own() -> None:
         ({"network": {"actor": {}}}, "network.actor must be left out: there is no actor"),
         ({"optimizer": "Adagrad"}, "optimizer.name must be one of Adam, AdamW, RMSprop, RAdam, SGD, got 'Adagrad'"),
         ({"optimizer": {"name": "SGD", "betas": [0.9, 0.99]}}, "betas must be left out for SGD, which takes momentum"),
+        ({"optimizer": {"name": "RAdam", "betas": [0.9, 0.0]}}, "optimizer.betas must be > 0 in their second entry"),
+        (
+            {"learning_rate_schedule": own.halving, "learning_rate_warmup": 0.1},
+            "learning_rate_warmup must be 0 where learning_rate_schedule is a function",
+        ),
         ({"learning_rate_schedule": "cosin"}, "learning_rate_schedule must be one of constant, linear, cosine"),
     ],
 )
@@ -186,7 +191,7 @@ def test_a_short_form_names_the_kind() -> None:
         ("linear", {"learning_rate_end": 0.2}, [1.0, 0.6, 0.2]),
         ("cosine", {"learning_rate_end": 0.2}, [1.0, 0.6, 0.2]),
         ("constant", {"learning_rate_warmup": 0.8}, [0.0, 0.625, 1.0]),
-        (lambda progress: 3 - progress, {"learning_rate_warmup": 0.8}, [3.0, 2.5, 2.0]),
+        (lambda progress: 3 - progress, {}, [3.0, 2.5, 2.0]),
     ],
 )
 def test_schedules_of_the_learning_rate(schedule: Any, more: dict[str, Any], rates: list[float]) -> None:
@@ -293,6 +298,80 @@ def test_a_module_that_cannot_be_stacked_runs_seed_by_seed() -> None:
     assert all(torch.equal(one, other[name]) for name, one in mine.items())
 
 
+def test_frozen_parameters_stay_and_tied_ones_are_one() -> None:
+    made = learner("sac", {"features": own.TiedAndFrozen}, (4, 5))
+    before = state(made, 1)
+    after = state(train(made), 1)
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert not any("frozen" in name for name in moved)
+    assert sorted(name for name in before if "critic.features" in name and "target" not in name) == [
+        "buffers.critic.features.module.frozen.bias",
+        "buffers.critic.features.module.frozen.weight",
+        "params.critic.features.module.a.weight",
+    ]
+    assert "params.critic.features.module.a.weight" in moved
+    name = "critic.features.module.frozen.weight"
+    assert torch.equal(made.seed_parameters(1)[name], before[f"buffers.{name}"])
+
+
+def test_a_module_with_modes_of_its_own_infers_when_it_acts() -> None:
+    made = learner("td3", {"features": own.TiedAndFrozen})
+    obs = torch.randn(1, 4, 3)
+    expected = made.model.actor(obs[0])  # the model itself is in inference mode too
+    assert torch.equal(made.act_greedy(obs).action[0], expected)
+    assert made.model.actor.train()(obs[0]).sub(expected).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("algo", ["dqn", "iqn"])
+def test_choosing_the_next_action_is_no_training(algo: str) -> None:
+    network = {"critic": own.BatchNormNet} if algo == "dqn" else {"features": lambda spec: own.BatchNormNet(3, 6)}
+    made = learner(algo, network, double=True)
+    train(made, 1)
+    tracked = [one for name, one in state(made).items() if "num_batches" in name and "target" not in name]
+    assert len(tracked) == 1 and tracked[0].max() == 1
+
+
+def test_weights_decay_and_temperatures_do_not() -> None:
+    made = learner("sac", {}, optimizer={"name": "AdamW", "weight_decay": 0.9}, learning_rate=1.0, initial_alpha=0.1)
+    flat = {group: one.clone() for group, one in made.engine.flat.items()}
+    grads = {group: {n: torch.zeros_like(t) for n, t in made.engine.groups_by_seed()[0][group].items()}
+             for group in ("actor", "temperature")}  # fmt: skip
+    made.engine._step(1, grads)
+    assert torch.equal(made.engine.flat["temperature"], flat["temperature"])
+    torch.testing.assert_close(made.engine.flat["actor"], 0.1 * flat["actor"])
+
+
+def test_initial_weights_leave_own_modules_alone() -> None:
+    def features(spec: Any) -> nn.Module:
+        return nn.Sequential(nn.Unflatten(1, (3, 1, 1)), nn.Conv2d(3, 4, 1), nn.Flatten())
+
+    found = [learner("sac", {"features": features, "initial_weights": w}) for w in ("default", "orthogonal")]
+    convolutions = [one.model.actor.features.module[1].weight for one in found]
+    assert torch.equal(*convolutions)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        (lambda progress: None, "learning_rate_schedule: test_networks:<lambda>(0) raised TypeError"),
+        (lambda: 1e-3, "learning_rate_schedule: test_networks:<lambda>(0) raised TypeError"),
+        (lambda progress: -1.0, "learning_rate_schedule: test_networks:<lambda>(0) must be a rate >= 0, got -1.0"),
+        (lambda progress: float("nan"), "must be a rate >= 0, got nan"),
+    ],
+)
+def test_a_schedule_that_returns_no_rate(schedule: Any, message: str) -> None:
+    with pytest.raises(UserError) as rejected:
+        learner("sac", {}, learning_rate_schedule=schedule)
+    assert message in str(rejected.value)
+
+
+def test_an_agent_acts_without_its_schedule_and_does_not_learn() -> None:
+    made = learner("sac", {}, learning_rate_schedule="somewhere:schedule")
+    assert made.act_greedy(torch.zeros(1, 1, 3)).action.shape == (1, 1, 2)
+    with pytest.raises(UserError, match="learning_rate_schedule is 'somewhere:schedule'"):
+        made.update({name: tensor[0] for name, tensor in batch(made).items()})
+
+
 # --- rejected ----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("make", "message"),
@@ -301,6 +380,9 @@ def test_a_module_that_cannot_be_stacked_runs_seed_by_seed() -> None:
         (own.no_module, "network.critic: own_networks:no_module must return a torch.nn.Module, got str"),
         (own.raising, "network.critic: own_networks:raising(5, 1) raised ValueError: no such width"),
         (own.DroppingByFunction, "network.critic: its forward pass calls dropout, whose random numbers"),
+        (own.Attention, "network.critic: Attention draws random numbers in its forward pass (a dropout= argument"),
+        (own.OneDropout, "network.critic: drop is used 2 times in a forward pass; each use needs its own nn.Dropout"),
+        (lambda i, o: nn.LazyLinear(o), "network.critic: parameter weight has no size yet; lazy modules are not"),
         (own.Assigning, "network.critic: buffer seen must be changed in place (copy_, add_), not assigned"),
         (lambda i, o: nn.Linear(i + 1, o), "network.critic: Linear raised RuntimeError for inputs of (2, 5): "),
         (lambda i, o: nn.Linear(i, o).double(), "network.critic: parameter weight must be float32"),

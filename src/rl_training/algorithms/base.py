@@ -73,8 +73,12 @@ class Learner(Algorithm):
         self._noise_specs: dict[int, dict[str, NoiseSpec]] = {}  # by batch size
         self.last_step = 0  # the environment step of the newest update, by which hard target copies are scheduled
         self.acting, self.training = Acting(self.engine), Training(self.engine)
-        self.set_progress(0.0)
+        self.progress = 0.0
+        if self.settings.can_learn:
+            self.set_progress(0.0)
         tie(self.modules(self.model), self.engine.groups_by_seed()[0])
+        if any(network.has_modes for network in self.binding.networks.values()):
+            self.model.eval()  # for callers of the model itself; the engine has its own copies of such networks
 
     @classmethod
     def create(
@@ -186,6 +190,8 @@ class Learner(Algorithm):
         tensors = {name: self._batch_tensor(name, value).unsqueeze(0) for name, value in self._packed(batch).items()}
         rows = {name: tensor.shape[1] for name, tensor in tensors.items()}
         require(len(set(rows.values())) == 1, "all batch tensors", f"of the same length, got {rows}")
+        if not self.engine.rate_values:
+            self.set_progress(self.progress)  # raises: the schedule is not here
         noise = self.engine.host_noise(self.update_noise(tensors["rewards"].shape[1]))
         with self.engine.denormals_flushed():
             self.engine.update(tensors, noise, due=tuple(phase.name for phase in self.engine.phases))

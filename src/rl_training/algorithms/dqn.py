@@ -104,7 +104,7 @@ class DQN(Learner):
         next_outputs = evaluate(nets.target.q, batch["next_obs"], noise.get("next_obs"))
         chooser = next_outputs
         if self.settings.double:  # the online network selects the action, the target network evaluates it
-            chooser = evaluate(nets.q, batch["next_obs"], noise.get("chooser"))
+            chooser = evaluate(nets.q.inference(), batch["next_obs"], noise.get("chooser"))
         best = self.action_values(chooser).argmax(-1)
         return self.td_loss(outputs, chosen(next_outputs, best), batch)
 

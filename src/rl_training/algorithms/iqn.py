@@ -64,7 +64,8 @@ class IQN(QRDQN):
         return super().noise(batch_size) | levels
 
     def loss(self, nets: DQNNetworks, batch: Batch, noise: Noise) -> LossResult:
-        chooser, chooser_noise = (nets.q, "chooser") if self.settings.double else (nets.target.q, "next_obs")
+        double = self.settings.double
+        chooser, chooser_noise = (nets.q.inference(), "chooser") if double else (nets.target.q, "next_obs")
         best = self.action_values(evaluate(chooser, batch["next_obs"], noise.get(chooser_noise))).argmax(-1)
         next_quantiles = nets.target.q(batch["next_obs"], noise.get("next_obs"), noise["target_levels"])
         quantiles = nets.q(batch["obs"], noise.get("obs"), noise["levels"])

@@ -18,7 +18,11 @@ def parameters_of(
 ) -> dict[str, list[Params]]:
     """For each network and its target, the parameters of every seed."""
     found: dict[str, list[Params]] = {
-        group: [dict(modules(model)[group].named_parameters()) for model in models] for group in modules(models[0])
+        group: [
+            {name: one for name, one in modules(model)[group].named_parameters() if one.requires_grad}
+            for model in models
+        ]
+        for group in modules(models[0])
     }
     return {**found, **_copies(found, targets)}
 
@@ -26,11 +30,12 @@ def parameters_of(
 def buffers_of(
     models: Sequence[nn.Module], modules: Modules, networks: Mapping[str, Network], targets: TargetUpdate | None
 ) -> dict[str, list[Params]]:
-    """For each network with buffers and its target, those of every seed."""
+    """For each network with buffers or frozen parameters and its target, those of every seed."""
     found = {}
     for group, network in networks.items():
         if network.buffers:
-            named = [dict(modules(model)[group].named_buffers()) for model in models]
+            members = [modules(model)[group] for model in models]
+            named = [{**dict(one.named_buffers()), **dict(one.named_parameters())} for one in members]
             found[group] = [{name: one[name] for name in network.buffers} for one in named]
     return {**found, **_copies(found, targets)}
 
@@ -44,8 +49,11 @@ def _copies(found: Mapping[str, list[Params]], targets: TargetUpdate | None) -> 
 def tie(modules: Mapping[str, nn.Module], groups: Groups) -> None:
     """Make a model's networks share the memory of one seed's groups, so that the model is always up to date."""
     for group, module in modules.items():
-        for name, parameter in module.named_parameters():
-            parameter.data = groups[group][name]
-        for name, buffer in groups.get(BUFFERS + group, {}).items():
-            owner, _, own_name = name.rpartition(".")
-            module.get_submodule(owner)._buffers[own_name] = buffer
+        own = {**groups[group], **groups.get(BUFFERS + group, {})}
+        parameters = dict(module.named_parameters())
+        for name, tensor in own.items():
+            if name in parameters:
+                parameters[name].data = tensor
+            else:
+                owner, _, own_name = name.rpartition(".")
+                module.get_submodule(owner)._buffers[own_name] = tensor

@@ -149,6 +149,7 @@ class OptimizerSettings:
         for name in set(self.options) - {"weight_decay"}:
             allowed = OPTIONS_OF[self.name]
             require(name in allowed, name, f"left out for {self.name}, which takes {', '.join(allowed)}")
+        require(self.name != "RAdam" or self.betas is None or self.betas[1] > 0, "betas", "> 0 in their second entry")
         if self.nesterov:
             require(bool(self.momentum) and not self.dampening, "nesterov", "false without momentum or with dampening")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +19,8 @@ from rl_training.config.fields import (
     setting,
 )
 from rl_training.config.network import HiddenLayers, NetworkSettings, OptimizerSettings, check_sizes
-from rl_training.config.objects import python_object
-from rl_training.core.checks import UserError, require
+from rl_training.config.objects import object_name, python_object
+from rl_training.core.checks import UserError, one_line, require
 from rl_training.core.schedules import SCHEDULES
 from rl_training.core.specs import ArraySpec
 
@@ -51,7 +52,7 @@ class TrainSettings:
         """The learning rate after this share of the run."""
         schedule = self.learning_rate_schedule
         if not isinstance(schedule, str) or ":" in schedule:
-            return float(python_object(schedule, "learning_rate_schedule")(progress))
+            return _rate_of(python_object(schedule, "learning_rate_schedule"), progress)
         rate: float = SCHEDULES[schedule](self.learning_rate, self.learning_rate * self.learning_rate_end, progress)
         return rate * min(progress / self.learning_rate_warmup, 1.0) if self.learning_rate_warmup else rate
 
@@ -95,9 +96,29 @@ class TrainSettings:
         if self.normalize_observations and observation.numbers is None:
             raise UserError(f"normalize_observations must be false for images, which {env_id} gives")
 
+    @property
+    def can_learn(self) -> bool:
+        """Whether the schedule of the learning rate is here, and not only named by a file."""
+        return not isinstance(self.learning_rate_schedule, str) or ":" not in self.learning_rate_schedule
+
     def __post_init__(self) -> None:
         check(self)
         check_sizes("hidden_sizes", self.hidden_sizes)
+        if self.learning_rate_schedule not in SCHEDULES:
+            for name in ("learning_rate_end", "learning_rate_warmup"):
+                require(not getattr(self, name), name, "0 where learning_rate_schedule is a function")
+
+
+def _rate_of(schedule: Callable[[float], float], progress: float) -> float:
+    """The rate that a user's function returns."""
+    try:
+        rate = float(schedule(progress))
+    except Exception as error:
+        what = f"{object_name(schedule)}({progress:g}) raised {type(error).__name__}: {one_line(error)}"
+        raise UserError(f"learning_rate_schedule: {what}") from error
+    where = f"learning_rate_schedule: {object_name(schedule)}({progress:g})"
+    require(math.isfinite(rate) and rate >= 0, where, f"a rate >= 0, got {rate}")
+    return rate
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,8 @@ class Engine:
             for group, rows in (buffers or {}).items()
         }
         self.optimizers = [phase.optimizer or Adam() for phase in self.phases]
+        # A temperature or a multiplier is no weight that decays.
+        self.scalar_optimizers = [replace(one, weight_decay=0.0) for one in self.optimizers]
         self.slots = {  # the optimizers' state: slot -> group -> a flat buffer as the group's
             slot: {
                 group: torch.zeros_like(self.flat[group])
@@ -161,7 +163,8 @@ class Engine:
         powers.mul_(self.betas[number])
         for group, tensors in grads.items():
             state = [self.slots[slot][group] for slot in optimizer.used_slots]
-            optimizer.step_(self.flat[group], self.layouts[group].flatten(tensors), state, powers, self.rates[number])
+            rule = optimizer if group in self.binding.networks else self.scalar_optimizers[number]
+            rule.step_(self.flat[group], self.layouts[group].flatten(tensors), state, powers, self.rates[number])
 
     def _set_buffers(self, changed: Groups) -> None:
         """Store the buffers that a phase's networks changed."""

@@ -27,14 +27,18 @@ class Network:
 
     def __init__(self, module: nn.Module) -> None:
         owners = list(module.named_modules())
+        first_names = {id(parameter): name for name, parameter in module.named_parameters()}  # of tied ones, one name
         self.slots = [
-            (owner._parameters, name, _join(prefix, name))
-            for prefix, owner in owners
+            (owner._parameters, name, first_names[id(parameter)])
+            for _, owner in owners
             for name, parameter in owner._parameters.items()
             if parameter is not None  # e.g. the bias of a layer without one
         ]
         self.dropouts = [_join(prefix, UNIFORMS) for prefix, owner in owners if isinstance(owner, Dropout)]
-        self.buffers = [name for name, _ in module.named_buffers() if name not in self.dropouts]
+        # Parameters without a gradient are carried like buffers, which no optimizer changes.
+        self.frozen = [name for name, parameter in module.named_parameters() if not parameter.requires_grad]
+        self.buffers = [*(name for name, _ in module.named_buffers() if name not in self.dropouts), *self.frozen]
+        self.of_user = any(getattr(owner, "of_user", False) for _, owner in owners)
         # The parameters and buffers that the members of an ensemble share, by the start of their names.
         self.shared = tuple(f"{_join(prefix, owner.shared)}." for prefix, owner in owners if hasattr(owner, "shared"))
         # Where the modes differ (batch norm, dropout), a copy for each: whoever has the module may set its mode.
@@ -43,8 +47,8 @@ class Network:
 
     @property
     def has_modes(self) -> bool:
-        """Whether it computes differently in training, or changes buffers."""
-        return bool(self.buffers or self.dropouts)
+        """Whether it may compute differently in training, or changes buffers."""
+        return bool(self.buffers or self.dropouts or self.of_user)
 
 
 def _join(prefix: str, name: str) -> str:
@@ -100,8 +104,12 @@ class BoundNetwork(Generic[Output]):
         return self.with_params({n: one if n.startswith(shared) else one[chosen] for n, one in self.params.items()})
 
     def detached(self) -> BoundNetwork[Output]:
-        """The same network, without gradients for its parameters."""
-        return self.with_params({name: tensor.detach() for name, tensor in self.params.items()})
+        """The same network, used but not trained: without gradients for its parameters, in inference mode."""
+        return self.inference().with_params({name: tensor.detach() for name, tensor in self.params.items()})
+
+    def inference(self) -> BoundNetwork[Output]:
+        """The same network in inference mode, also in the loss that trains it."""
+        return self
 
 
 class ModalNetwork(BoundNetwork[Output]):
@@ -113,6 +121,9 @@ class ModalNetwork(BoundNetwork[Output]):
 
     def with_params(self, params: Params) -> BoundNetwork[Output]:
         return ModalNetwork(self.network, params, self.group, self.loss_pass)
+
+    def inference(self) -> BoundNetwork[Output]:
+        return ModalNetwork(self.network, self.params, self.group, LossPass())
 
     def __call__(self, *inputs: Any) -> Output:
         network, current = self.network, self.loss_pass

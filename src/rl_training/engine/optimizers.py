@@ -108,7 +108,8 @@ class RAdam(Adam):
         steps = (power.clamp_min(TINY).log() / math.log(beta2)).round()  # where the power is 0, so is their product
         length = max_length - 2 * steps * power / (1 - power)
         known = (length - 4) * (length - 2) * max_length / ((max_length - 4) * (max_length - 2) * length)
-        adaptive = square_root(known.clamp_min(TINY)).to(torch.float32) / self._denominator(square, powers)
+        scale = square_root(known.clamp_min(TINY) * (1 - power)).to(torch.float32)
+        adaptive = scale / (square_root(square) + self.eps)
         step_size = (rate / (1 - powers[0])).to(torch.float32)
         flat.sub_(mean * torch.where(length > 5, adaptive, 1.0) * step_size)
 

@@ -34,23 +34,18 @@ class Training:
     @torch.no_grad()
     def train(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
         """Run `count` updates on batches drawn from `source`."""
-        with self.engine.denormals_flushed():
-            if source.relabelled is not None:
-                rows = self.engine.host_indices(source.size, count, batch_size)
-                batches = source.relabelled(rows, self.engine.seeds, self.engine.update_count)
-                self._train_given(batches, count, specs)
-            elif self.engine.device.type == "cuda":
+        engine, relabelled, on_gpu = self.engine, source.relabelled, self.engine.device.type == "cuda"
+        with engine.denormals_flushed():
+            if relabelled is None and on_gpu:
                 self._train_captured(source, count, batch_size, specs)
-            elif self.engine.compiled or source.priorities is not None:
+            elif relabelled is None and (engine.compiled or source.priorities is not None):
                 self._train_programs(source, count, batch_size, specs)
             else:
-                batches = source.gather(self.engine.host_indices(source.size, count, batch_size))
-                self._train_given(batches, count, specs)
-
-    def _train_given(self, batches: Batch, count: int, specs: Mapping[str, NoiseSpec]) -> None:
-        update = self._update_captured if self.engine.device.type == "cuda" else self.engine.update
-        for number in range(count):
-            update(entry(batches, number), self.engine.host_noise(specs))
+                rows = engine.host_indices(source.size, count, batch_size)
+                gathered = relabelled(rows, engine.seeds, engine.update_count) if relabelled else source.gather(rows)
+                update = self._update_captured if on_gpu else engine.update
+                for number in range(count):
+                    update(entry(gathered, number), engine.host_noise(specs))
 
     def _train_programs(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
         engine, rows = self.engine, None

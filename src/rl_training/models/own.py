@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from rl_training.models.layers import BatchNorm, Dropout
 from rl_training.tensors.observations import rows_of_zeros, split
 
 UNIFORMS = "uniforms"  # the buffer of a `Dropout`
+OUR_DROPOUT = "nn.Dropout layers draw from the run's own streams"
 # Functions that draw from torch's own generator, whose state is in no checkpoint.
 RANDOM_FUNCTIONS = {
     "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "feature_dropout",
@@ -32,26 +34,29 @@ class OwnNetworks(nn.Module):
     Each is initialised by itself. Parameters and buffers are stacked and evaluated by vmap.
     """
 
+    of_user = True
+
     def __init__(self, members: int, inputs: int, outputs: int, make: Callable[..., Any], name: str) -> None:
         super().__init__()
         made = [own_module(make, name, inputs, outputs) for _ in range(members)]
+        self.members = members
         found = probe(made[0], torch.zeros(2, inputs, device="cpu"), name)
         if found.shape != (2, outputs):
             gives = tuple(found.shape)
             raise UserError(f"{name}: {object_name(make)} must return (batch, {outputs}), got {gives} for a batch of 2")
         self._module = [made[0]]  # in a list, so that its parameters are not this module's too
-        tensors = [{**dict(one.named_parameters()), **dict(one.named_buffers())} for one in made]
+        tensors = [_tensors(one) for one in made]
+        shapes = [{key: one.shape for key, one in each.items()} for each in tensors]
+        if any(one != shapes[0] for one in shapes):
+            raise UserError(f"{name}: {object_name(make)} must make parameters of the same shapes at every call")
         buffers = {key for key, _ in made[0].named_buffers()}
-        self._names = {}  # of attributes of this module: a name must not have dots
-        for key in tensors[0]:
-            if key.endswith(UNIFORMS):
-                continue
-            self._names[key] = key.replace(".", "/")
+        self._names = {key: key.replace(".", "/") for key in tensors[0]}  # of attributes, which must not have dots
+        for key, own in self._names.items():
             stacked = torch.stack([one[key].detach() for one in tensors])
             if key in buffers:
-                self.register_buffer(self._names[key], stacked)
+                self.register_buffer(own, stacked)
             else:
-                self.register_parameter(self._names[key], nn.Parameter(stacked))
+                self.register_parameter(own, nn.Parameter(stacked, tensors[0][key].requires_grad))
         self.vmaps = supports_vmap(made[0], torch.zeros(2, inputs, device="cpu"))
         self._dropouts = {key: one for key, one in made[0].named_modules() if isinstance(one, Dropout)}
         self.dropouts = nn.ModuleDict({key.replace(".", "/"): Dropout(0.0) for key in self._dropouts})
@@ -70,7 +75,9 @@ class OwnNetworks(nn.Module):
         def one(tensors: dict[str, Tensor]) -> Tensor:
             return functional_call(module, tensors, (x,))  # type: ignore[no-any-return]
 
-        if self.vmaps:
+        if not values:
+            output = one(values).expand(self.members, -1, -1)
+        elif self.vmaps:
             output = vmap(one)(values)
         else:
             members = range(len(next(iter(values.values()))))
@@ -87,6 +94,8 @@ class OwnFeatures(nn.Module):
 
     It receives vectors as they are, images as float32 in [0, 1], and Dict or Tuple observations as a dict by name.
     """
+
+    of_user = True
 
     def __init__(self, observation: ArraySpec, make: Callable[..., Any], name: str = "network.features") -> None:
         super().__init__()
@@ -127,6 +136,8 @@ def own_module(make: Callable[..., Any], name: str, *arguments: Any) -> nn.Modul
         if not isinstance(module, nn.Module):
             raise UserError(f"{name}: {object_name(make)} must return a torch.nn.Module, got {type(module).__name__}")
         for key, one in module.named_parameters():
+            if isinstance(one, nn.parameter.UninitializedParameter):
+                raise UserError(f"{name}: parameter {key} has no size yet; lazy modules are not supported")
             if one.dtype != torch.float32:
                 raise UserError(f"{name}: parameter {key} must be float32, got {one.dtype}")
         holder = nn.ModuleList([module])  # so that the module itself can be replaced
@@ -149,11 +160,19 @@ def _replaced(module: nn.Module, name: str) -> nn.Module:
     return module
 
 
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters and buffers of a module by name, without those of our dropout."""
+    drawn = {f"{key}.{UNIFORMS}" for key, one in module.named_modules() if isinstance(one, Dropout)}
+    named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    return {name: tensor for name, tensor in named.items() if name not in drawn}
+
+
 def supports_vmap(module: nn.Module, inputs: Any) -> bool:
     """Whether the module can be evaluated for stacked parameters; one that branches on values cannot."""
     tried = copy.deepcopy(module).train()
-    named = {**dict(tried.named_parameters()), **dict(tried.named_buffers())}
-    values = {name: one.detach().clone().unsqueeze(0) for name, one in named.items() if not name.endswith(UNIFORMS)}
+    values = {name: one.detach().clone().unsqueeze(0) for name, one in _tensors(tried).items()}
+    if not values:
+        return True
     try:
         with torch.no_grad():
             vmap(lambda tensors: functional_call(tried, tensors, (inputs,)))(values)
@@ -163,7 +182,7 @@ def supports_vmap(module: nn.Module, inputs: Any) -> bool:
 
 
 class _RejectRandom(TorchFunctionMode):
-    """Rejects functions that draw from torch's own generator."""
+    """Rejects functions that draw from torch's own generator, by name: `probe` finds the others."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -174,7 +193,7 @@ class _RejectRandom(TorchFunctionMode):
         if called in RANDOM_FUNCTIONS:
             raise UserError(
                 f"{self.name}: its forward pass calls {called}, whose random numbers a resume could not repeat; "
-                f"nn.Dropout layers draw from the run's own streams"
+                f"{OUR_DROPOUT}"
             )
         return func(*args, **(kwargs or {}))
 
@@ -182,7 +201,11 @@ class _RejectRandom(TorchFunctionMode):
 def probe(module: nn.Module, inputs: Any, name: str) -> Tensor:
     """The output of a copy of the user's module in training; rejects modules that could not be resumed exactly."""
     tried = copy.deepcopy(module).train()
-    before = dict(tried.named_buffers())
+    before, uses = dict(tried.named_buffers()), Counter[str]()
+    for key, layer in tried.named_modules():
+        if isinstance(layer, Dropout):
+            layer.register_forward_hook(lambda *_, key=key: uses.update([key]))
+    generator = torch.get_rng_state()
     try:
         with _RejectRandom(name), torch.no_grad(), torch.device("cpu"):
             found = tried(inputs)
@@ -193,6 +216,12 @@ def probe(module: nn.Module, inputs: Any, name: str) -> Tensor:
         raise UserError(
             f"{name}: {type(module).__name__} raised {type(error).__name__} for inputs of {shape}: {one_line(error)}"
         ) from error
+    if not torch.equal(torch.get_rng_state(), generator):
+        what = f"{type(module).__name__} draws random numbers in its forward pass (a dropout= argument of a layer?)"
+        raise UserError(f"{name}: {what}, which a resume could not repeat; {OUR_DROPOUT}")
+    for key, count in uses.items():
+        if count > 1:
+            raise UserError(f"{name}: {key} is used {count} times in a forward pass; each use needs its own nn.Dropout")
     for key, buffer in tried.named_buffers():
         if buffer is not before[key]:
             raise UserError(f"{name}: buffer {key} must be changed in place (copy_, add_), not assigned")
