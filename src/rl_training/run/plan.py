@@ -95,17 +95,17 @@ def rounding_changes(
 
 
 def choose_plan(
-    config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, from_factory: bool = False
+    config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, from_factory: bool = False, weights: int = 0
 ) -> ExecutionPlan:
-    """The execution plan of a new run.
+    """The execution plan of a new run; `weights` is the number of the model's, which counts for modules of the user.
 
     Environments from a factory are sent to worker processes only where the config asks for them: copies in one process
     may share what the factory holds.
     """
-    device = choose_device(config.device)
-    compiled, note = _choose_compile(config, settings, spec, device)
+    device, flops = choose_device(config.device), _update_flops(settings, spec, weights)
+    compiled, note = _choose_compile(config, settings, flops)
     # A small update gains nothing from a second thread, and waits for it on a busy machine.
-    threads = max_threads() if _update_flops(settings, spec) > SMALL_UPDATE else 1
+    threads = max_threads() if flops > SMALL_UPDATE else 1
     workers = config.workers
     if workers is None:
         workers = 0 if from_factory else choose_workers(len(config.seed_list) * config.num_envs, cores())
@@ -127,31 +127,31 @@ def choose_device(name: str) -> str:
     return name
 
 
-def _choose_compile(
-    config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, device: str
-) -> tuple[bool, str | None]:
+def _choose_compile(config: TrainConfig, settings: ReplaySettings, flops: float) -> tuple[bool, str | None]:
     if config.compile == "off":
         return False, None
     if not compiler_present():
         return False, "compile: no C++ compiler found (install g++), training continues without"
     if config.compile == "on":
         return True, None
-    return _seconds_saved(config, settings, spec) > COMPILE_SECONDS, None
+    return _seconds_saved(config, settings, flops) > COMPILE_SECONDS, None
 
 
-def _seconds_saved(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec) -> float:
+def _seconds_saved(config: TrainConfig, settings: ReplaySettings, flops: float) -> float:
     offline_updates = settings.offline_updates  # a step there is an update
     offline = config.total_timesteps if offline_updates is None else min(offline_updates, config.total_timesteps)
     steps = max(config.total_timesteps - offline - settings.learning_starts, 0)
     updates = offline + steps * settings.gradient_updates_per_step / settings.train_frequency
-    return updates * (EAGER_OVERHEAD + _update_flops(settings, spec) * SECONDS_PER_FLOP)
+    return updates * (EAGER_OVERHEAD + flops * SECONDS_PER_FLOP)
 
 
-def _update_flops(settings: ReplaySettings, spec: EnvSpec) -> float:
+def _update_flops(settings: ReplaySettings, spec: EnvSpec, model_weights: int) -> float:
     """An estimate of the operations of an update: one seed, forward and backward through one network.
 
     The number of seeds does not count: a seed must run the same kernels alone and among others.
     """
+    if settings.network.features is not None or settings.critic_layers.module is not None:
+        return 6.0 * model_weights * settings.network_rows
     sizes = [spec.observation.size + spec.action.size, *settings.critic_layers]
     weights: int = sum(a * b for a, b in pairwise(sizes))
     return 6.0 * weights * settings.network_rows

@@ -68,7 +68,7 @@ def train(
         source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory, info_metrics=config.info_metrics)
         inputs = check_inputs(config, cls, settings, source, dataset, hooks, show_progress)
         weights = check_compatible(cls, inputs.spec, config.env_id, settings)
-        plan = choose_plan(config, settings, inputs.spec, env_factory is not None)
+        plan = choose_plan(config, settings, inputs.spec, env_factory is not None, weights)
         check_capacity(inputs, weights, plan.device)
         check_start(agent, cls, inputs.spec, settings, config)
         with deferred():
