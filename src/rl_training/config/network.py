@@ -130,7 +130,7 @@ OPTIONS_OF = {  # the options of each optimizer, besides weight_decay
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """An optimizer by its name in torch.optim, with options of the same names and defaults; null: the default."""
+    """An optimizer by its name in torch.optim, with options of the same names; null: torch's default, `eps` apart."""
 
     SHORTHAND: ClassVar[str] = "name"
 
