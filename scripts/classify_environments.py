@@ -84,7 +84,7 @@ def classify(name: str, kwargs: dict[str, Any], group: int, note: str = "", seed
     started = time.perf_counter()
     try:
         found = check_environment(EnvSource(name, kwargs), seed)
-        if found.spec.observation.looks_channels_last:
+        if found.spec.observation.channels_last is not None:
             return classify(name, PIXELS, group, "with `wrappers.pixels`", seed)
     except UserError as error:
         return Row(group, name, None, None, reason(error, name))

@@ -125,3 +125,20 @@ def test_a_dict_of_one_vector_learns_as_the_vector_does(tmp_path: Path) -> None:
         return saved_arrays(train(values, env_factory=make_env, show_progress=False), 0)
 
     assert_same_bits(made(True), made(False))
+
+
+def test_an_image_with_its_channels_last_is_named(tmp_path: Path) -> None:
+    class Made(AnySpaces):
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.observation_space = spaces.Dict(cam=spaces.Box(0, 255, (40, 40, 3), np.uint8), x=spaces.Discrete(2))
+
+    with pytest.raises(UserError, match=r"gives \(40, 40, 3\), channels last; move the last axis of entry 'cam'"):
+        train(config(tmp_path, "dqn", "numbers", "discrete"), env_factory=Made, show_progress=False)
+
+
+def test_an_environment_without_spaces_is_named(tmp_path: Path) -> None:
+    import gymnasium as gym
+
+    with pytest.raises(UserError, match="it has no observation_space, which must be"):
+        rl_training.DQN(type("NoSpaces", (gym.Env,), {}), output_dir=tmp_path).learn(show_progress=False)

@@ -198,6 +198,7 @@ def test_schedules_of_the_learning_rate(schedule: Any, more: dict[str, Any], rat
     values = {"learning_rate": 1.0, "learning_rate_schedule": schedule, **more}
     settings = parse(learner_class("dqn").settings_type, values)
     assert [settings.rate(progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx(rates)
+    assert settings.rate(1.5) == pytest.approx(rates[-1])  # of an extended run
 
 
 # --- training ----------------------------------------------------------------------------------------------------
@@ -380,6 +381,7 @@ def test_an_agent_acts_without_its_schedule_and_does_not_learn() -> None:
         (own.no_module, "network.critic: own_networks:no_module must return a torch.nn.Module, got str"),
         (own.raising, "network.critic: own_networks:raising(5, 1) raised ValueError: no such width"),
         (own.DroppingByFunction, "network.critic: its forward pass calls dropout, whose random numbers"),
+        (nn.Linear(5, 1), "network.critic must be a class or function that makes a module, got an instance of Linear"),
         (own.Attention, "network.critic: Attention draws random numbers in its forward pass (a dropout= argument"),
         (own.OneDropout, "network.critic: drop is used 2 times in a forward pass; each use needs its own nn.Dropout"),
         (lambda i, o: nn.LazyLinear(o), "network.critic: parameter weight has no size yet; lazy modules are not"),

@@ -220,3 +220,19 @@ def test_conformance_names_the_entry() -> None:
 
     with pytest.raises(UserError, match="reset returned an observation entry 'position' outside Box"):
         check_spaces(EnvSource("Outside", {}, Outside))
+
+
+def test_entries_must_have_names_of_their_own() -> None:
+    space = spaces.Dict({"a.b": spaces.Box(-1, 1, (3,)), "a": spaces.Dict(b=spaces.Box(-1, 1, (2,)))})
+    with pytest.raises(UserError, match=r"two entries of the observation have the name 'a\.b'; keys must not contain"):
+        ObservationCodec(space)
+
+
+def test_the_shapes_of_entries_are_those_that_features_receive() -> None:
+    mixed = ObservationCodec(dict_envs.MIXED).spec
+    assert mixed.shapes == {"mode": (3,), "position": (2,), "camera": (3, 36, 36)}
+    assert ObservationCodec(dict_envs.OBSERVATIONS["one image"]).spec.shapes == {"camera": (3, 36, 36)}
+    numbers = ObservationCodec(dict_envs.NUMBERS)
+    rows = numbers.spec.unpack(np.zeros((2, numbers.spec.size), np.float32))
+    assert numbers.spec.shapes == {name: array.shape[1:] for name, array in rows.items()}
+    assert ObservationCodec(spaces.Box(-1, 1, (3,))).spec.shapes == {}

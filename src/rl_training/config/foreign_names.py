@@ -75,6 +75,8 @@ OURS = {
     "noisy": "noisy_net noisy_nets use_noisy",
     "her": "replay_buffer_class replay_buffer_kwargs n_sampled_goal goal_selection_strategy her_ratio replay_k",
     "features_dim": "feature_dim",
+    "her.n": "n_sampled_goal",
+    "her.strategy": "goal_selection_strategy",
     "network.activation": "activation_fn activation",
     "network.layer_norm": "layer_norm use_layer_norm",
     "network.dropout": "dropout dropout_rate",

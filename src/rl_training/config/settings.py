@@ -52,7 +52,8 @@ class TrainSettings:
         """The learning rate after this share of the run."""
         schedule = self.learning_rate_schedule
         if not isinstance(schedule, str) or ":" in schedule:
-            return _rate_of(python_object(schedule, "learning_rate_schedule"), progress)
+            # An extended run stays at the end of its schedule.
+            return _rate_of(python_object(schedule, "learning_rate_schedule"), min(progress, 1.0))
         rate: float = SCHEDULES[schedule](self.learning_rate, self.learning_rate * self.learning_rate_end, progress)
         return rate * min(progress / self.learning_rate_warmup, 1.0) if self.learning_rate_warmup else rate
 

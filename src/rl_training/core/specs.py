@@ -149,9 +149,22 @@ class ArraySpec:
         return (self.shape[0] // self.frames, *self.shape[1:])
 
     @property
-    def looks_channels_last(self) -> bool:
-        """Whether the last axis of an image is probably its channels: it is short, or follows a square."""
-        return any(_looks_channels_last(*one.shape) for one in self.images.values())
+    def channels_last(self) -> tuple[str, tuple[int, ...]] | None:
+        """The name and shape of an image whose last axis is probably its channels: it is short, or follows a square."""
+        for name, one in self.images.items():
+            if _looks_channels_last(*one.shape):
+                return name.removeprefix(IMAGES), one.shape
+        return None
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of a Dict or Tuple observation's entries, by the names under which features receive them."""
+        vector_spec = self.arrays.get(VECTOR, self) if self.parts else self
+        numbers = {} if self.kind == "image" else {entry.name: entry.shape for entry in vector_spec.entries}
+        pictures = {name.removeprefix(IMAGES): one.shape for name, one in self.images.items()}
+        if self.kind == "image" and self.entries:
+            pictures = {self.entries[0].name: self.shape}
+        return {**numbers, **pictures}
 
     def sample(self, rng: np.random.Generator, rows: int) -> Array:
         """Uniformly random actions."""

@@ -125,6 +125,9 @@ def _scaled(pixels: Tensor) -> Tensor:
 
 def own_module(make: Callable[..., Any], name: str, *arguments: Any) -> nn.Module:
     """The module that a user's class or function makes, with our batch norm and dropout in place of torch's."""
+    if isinstance(make, nn.Module):
+        what = f"a class or function that makes a module, got an instance of {type(make).__name__}"
+        raise UserError(f"{name} must be {what}: every seed and member has its own")
     with torch.device("cpu"):  # real tensors, also where the sizes of networks are found with meta tensors
         try:
             module = make(*arguments)

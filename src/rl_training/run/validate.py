@@ -118,9 +118,12 @@ def check_compatible(cls: type[Learner], spec: EnvSpec, env_id: str, settings: R
         use = _names(other for other in others if other.supports(spec)) + image_hint(env_id, cls.observations)
         gives = f"{_kinds([spec.observation.kind])} of shape {spec.observation.shape}"
         raise UserError(f"{cls.name} takes {_kinds(cls.observations)}; {env_id} gives {gives}{use}")
-    if spec.observation.looks_channels_last:
-        hint = f"channels last; {image_wrapper(env_id)} gives them right"
-        raise UserError(f"images must be (channels, height, width); {env_id} gives {spec.observation.shape}, {hint}")
+    wrong = spec.observation.channels_last
+    if wrong is not None:
+        name, shape = wrong
+        fix = f"move the last axis of entry {name!r} to the front"
+        fix = fix if name else f"{image_wrapper(env_id)} gives them right"
+        raise UserError(f"images must be (channels, height, width); {env_id} gives {shape}, channels last; {fix}")
     settings.check_observation(spec.observation, env_id)
     try:
         with torch.device("meta"):  # nothing is allocated, and the network checks its sizes

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Space
 
 from rl_training.core.checks import UserError, one_line
 from rl_training.core.rng import stream
@@ -94,6 +94,9 @@ def with_conformance(source: EnvSource, found: Conformance | None) -> EnvSource:
 
 
 def _conforming(env: Env, name: str) -> EnvSpec:
+    for space in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, space, None), Space):
+            raise UserError(f"environment {name!r}: it has no {space}, which must be a gymnasium.Space")
     observation, action = ObservationCodec(env.observation_space), ActionCodec(env.action_space)
     _reject_unsupported_images(observation, name)
     _probe(env, observation, action, name)

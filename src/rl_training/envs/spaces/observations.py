@@ -28,6 +28,10 @@ class ObservationCodec:
     def __init__(self, space: spaces.Space[Any]) -> None:
         self.space = space
         self.leaves = list(_leaves(space, (), ""))
+        names = [leaf.name for leaf in self.leaves]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise UserError(f"two entries of the observation have the name {twice!r}; keys must not contain dots")
         numbers = [leaf for leaf in self.leaves if not leaf.is_image]
         start = 0
         for leaf in numbers:

@@ -49,13 +49,14 @@ class ImageEncoder(nn.Module):
         """The number of features for images of this shape."""
         if len(obs_shape) != 3:
             raise UserError(f"obs_shape must be (channels, height, width), got {tuple(obs_shape)}")
-        if image(*obs_shape).looks_channels_last:
+        if image(*obs_shape).channels_last is not None:
             raise UserError(f"obs_shape must be (channels, height, width), got {tuple(obs_shape)}, channels last")
         check_count("the number of channels", obs_shape[0])
         _, height, width = obs_shape
         side = cls.min_side()
         if min(height, width) < side:
-            raise UserError(f"images must be at least {side}x{side} for this network, got {height}x{width}")
+            what = f"images must be at least {side}x{side} for this network, got {height}x{width}"
+            raise UserError(f"{what}; network.features takes one of your own for smaller ones")
         for _, kernel, stride in cls.layout:
             height, width = ((side - kernel) // stride + 1 for side in (height, width))
         return cls.layout[-1][0] * height * width
