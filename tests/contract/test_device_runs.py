@@ -134,7 +134,8 @@ class NoHostCopies(Callback):
 @pytest.mark.parametrize("compiled", ["off", "on"])
 @pytest.mark.parametrize("algo", TASKS)
 def test_nothing_visits_the_host_between_log_intervals(algo: str, compiled: str, tmp_path: Path) -> None:
-    changes = {"num_envs": 4096, "total_timesteps": 4096 * 40, "log_interval": 4096 * 10, "checkpoint_interval": 10**6}
+    changes = {"num_envs": 4096, "total_timesteps": 4096 * 40, "log_interval": 4096 * 10}
+    changes |= {"checkpoint_interval": 10**6, "eval_interval": 10**6}
     settings = {"train_frequency": 4096, "learning_starts": 4096}
     asked = config(algo, tmp_path, "cuda", compile=compiled, eval_episodes=0, settings=settings, **changes)
     watch = NoHostCopies()
