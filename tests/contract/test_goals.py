@@ -12,6 +12,7 @@ from resume_harness import compare_runs
 from seed_harness import assert_same_bits, saved_arrays
 
 import rl_training
+from rl_training import Curriculum
 from rl_training.algorithms.registry import learner_class
 from rl_training.cli import load_config, main
 from rl_training.config.train_config import TrainConfig
@@ -85,6 +86,14 @@ def test_relabelling_changes_what_is_learned_and_not_what_is_stored(tmp_path: Pa
             assert same, name
     critics = [{k: v for k, v in one.items() if k.startswith("params.critic")} for one in runs]
     assert any(not np.array_equal(critics[0][k].numpy(), critics[1][k].numpy()) for k in critics[0])
+
+
+@pytest.mark.parametrize("change", [Curriculum({0: {"tolerance": 2.0}}), lambda s: s.change_environment(tolerance=2.0)])
+def test_an_environment_that_changes_is_rejected(change: Any, tmp_path: Path) -> None:
+    """Relabelled rewards would be those of the environment before the change."""
+    with pytest.raises(UserError, match="^her needs an environment that does not change"):
+        run(tmp_path, "sac", change)
+    run(tmp_path, "sac", change, settings={"her": None})
 
 
 @pytest.mark.sweep

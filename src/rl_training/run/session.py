@@ -132,8 +132,10 @@ class Session:
 
     def _changeable(self) -> SeededEnvs:
         if self.envs is None or self.envs.watched is None:
-            where = "trains without one" if self.envs is None else f"trains in {self.config.env_id}, on the device"
-            raise UserError(f"an environment on the host can be changed; this run {where}")
+            where = "trains without one" if self.envs is None else f"trains in {self.config.env_id}, a VectorEnv"
+            raise UserError(f"only a gymnasium.Env can be changed; this run {where}")
+        if self.inputs.settings.her is not None:
+            raise UserError("her needs an environment that does not change: a curriculum cannot be used with it")
         return self.envs.watched
 
     # --- after every step ------------------------------------------------------------------------------------------
