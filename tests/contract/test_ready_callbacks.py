@@ -230,6 +230,27 @@ def test_a_resumed_curriculum_is_the_same_run(workers: int, stop: int, tmp_path:
     assert compare_runs(tmp_path / "whole" / finished.run_dir.name, resumed.run_dir) == []
 
 
+def test_a_resumed_curriculum_keeps_the_changes_of_others(tmp_path: Path) -> None:
+    def later(session: Any) -> None:
+        if session.step == 30:
+            session.change_environment(target=9)
+
+    def given(*more: Any) -> list[Any]:
+        return [Curriculum({0: {"target": 1}}), later, *more]
+
+    config, one_env = {"env_id": "Walk-v0", "eval_episodes": 0}, {"seeds": (3,), "num_envs": 1}
+    whole, second = Watch(), Watch()
+    train(walk(tmp_path / "whole", **config, **one_env), callbacks=given(whole), show_progress=False)
+    cut = train(walk(tmp_path / "cut", **config, **one_env), callbacks=given(stop_at(40)), show_progress=False)
+    curriculum, *others = given(second)
+    resume_training(cut.run_dir, callbacks=[curriculum, *others], show_progress=False)
+    assert second.seen == {step: rows for step, rows in whole.seen.items() if step > 40}
+    assert second.seen[50] == [(9.0, 0.0)]
+    new = Watch()  # the same object in a new run starts with its first stage
+    train(walk(tmp_path / "new", **config, **one_env), callbacks=[curriculum, new], show_progress=False)
+    assert new.seen[1] == [(1.0, 0.0)]
+
+
 def test_a_function_of_the_step_and_a_resume_without_it(tmp_path: Path, capsys) -> None:
     def easier(step: int) -> dict[str, Any] | None:
         return None if step < 20 else {"target": 1 + step // 20}
@@ -297,7 +318,7 @@ def test_changes_that_cannot_be_made_name_the_callback(changes: Any, message: st
 
 def test_a_device_environment_cannot_be_changed(tmp_path: Path) -> None:
     config = make_quick_config("dqn", tmp_path, env_id="torch/CartPole-v1")
-    with pytest.raises(UserError, match="an environment on the host can be changed; this run trains in torch/CartPole"):
+    with pytest.raises(UserError, match="only a gymnasium.Env can be changed; this run trains in torch/CartPole-v1, a Vec"):
         train(config, callbacks=Curriculum({0: {"gravity": 1.0}}), show_progress=False)
 
 

@@ -164,6 +164,7 @@ class Curriculum(Callback):
                 whole = isinstance(step, int) and not isinstance(step, bool) and step >= 0
                 require(whole and isinstance(changes, Mapping), "stages", f"{must}, got {shown({step: changes})}")
             self.stages = {step: stages[step] for step in sorted(stages)}
+        self.loaded = False  # the environments of a resumed run have their changes, also those by other callbacks
 
     def changes(self, step: int) -> Mapping[str, Any]:
         """The changes that are made by a step."""
@@ -174,7 +175,9 @@ class Curriculum(Callback):
 
     def on_start(self, session: Session) -> None:
         session.check_changes({name for one in self.stages.values() for name in one})
-        session.change_environment(**self.changes(session.step))
+        if not self.loaded:
+            session.change_environment(**self.changes(session.step))
+        self.loaded = False  # it may be passed to a new run
 
     def on_step(self, session: Session) -> None:
         before = session.clock.previous_step
@@ -183,3 +186,6 @@ class Curriculum(Callback):
 
     def state(self) -> dict[str, Any]:
         return {}  # its changes are saved with the environments; this reports a resume that lacks it
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.loaded = True
