@@ -21,7 +21,8 @@ from rl_training.files.json_lines import read_rows
 from rl_training.run.callbacks import Callback
 from rl_training.run.resume import resume_training
 from rl_training.run.run import train
-from rl_training.run.writers.files import CsvFile
+from rl_training.run.writers.files import CsvFile, JsonLines
+from rl_training.run.writers.opening import SERVICES
 
 Rows = list[dict[str, Any]]
 SEEDS = (3, 5)
@@ -290,6 +291,41 @@ def test_a_service_that_was_down_gets_the_missing_rows(new_store, tmp_path: Path
     resumed = resume_training(result.run_dir, total_timesteps=140, show_progress=False)
     for seed in SEEDS:
         assert by_step(of_mlflow(resumed.run_dir), seed).keys() == by_step(written(resumed.run_dir), seed).keys()
+
+
+class Away:
+    """A service that can be reached once."""
+
+    ids, notice, received = {"0": "abc"}, None, {}  # type: ignore[var-annotated]
+    starts = 0
+
+    def __init__(self, *_: Any) -> None:
+        type(self).starts += 1
+        if self.starts > 1:
+            raise UserError("writer mlflow: no answer")
+
+    def write(self, rows: Any) -> None: ...
+
+    def close(self, failed: bool) -> None: ...
+
+
+@pytest.mark.parametrize("reason", ["no answer", "evaluations.jsonl: shorter than recorded"])
+def test_a_rejected_resume_leaves_the_run_as_it_was(reason: str, tmp_path: Path, monkeypatch) -> None:
+    """The resume from an older checkpoint would remove newer ones, and cut the logs."""
+    monkeypatch.setattr("rl_training.run.inputs.check_writers", lambda config: None)
+    monkeypatch.setitem(SERVICES, "mlflow", type("Service", (Away,), {"starts": 0 if reason == "no answer" else -9}))
+    config = make_quick_config("dqn", tmp_path, writers=["mlflow", "csv"], eval_interval=30, keep_checkpoints=3)
+    run_dir = train(config, show_progress=False).run_dir
+    if reason != "no answer":
+        (run_dir / "evaluations.jsonl").write_text("")
+    before = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
+    files: list[JsonLines] = []
+    made = JsonLines.__init__
+    monkeypatch.setattr(JsonLines, "__init__", lambda self, *given: (files.append(self), made(self, *given))[1])
+    with pytest.raises(UserError, match=reason):
+        resume_training(run_dir / "checkpoints" / "step_000000000050", total_timesteps=130, show_progress=False)
+    assert {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()} == before
+    assert len(files) == 2 and all(one._handle.closed for one in files)
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])

@@ -13,7 +13,6 @@ import torch
 
 from rl_training.checkpoint.parts import Part, restore
 from rl_training.checkpoint.read import Checkpoint, DamagedCheckpoint
-from rl_training.checkpoint.write import remove_newer
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.results import TrainResult
@@ -181,8 +180,6 @@ class Run:
                 load_start(config, self.run_dir, learner)
             else:
                 exact = self._restore(self.resumed, regime, parts)
-        if self.resumed is not None:
-            remove_newer(self.run_dir / "checkpoints", self.resumed.step)
         session.open(parts, self.resumed, self._guard)
         self.session = session
         return session, exact
