@@ -19,8 +19,8 @@ from rl_training.core.checks import UserError, require
 from rl_training.core.results import TrainResult
 from rl_training.data.datasets.memory import Dataset
 from rl_training.data.replay.buffer import ReplayBuffer
-from rl_training.envs.host.conformance import check_same_spec
 from rl_training.envs.host.factory import EnvFactory, EnvSource, env_name, env_source, split_env
+from rl_training.envs.make import check_for_agent
 from rl_training.files.run_directory import RunRecord
 from rl_training.run.agent import Agent, load_agent, new_run_config
 from rl_training.run.algorithm_spec import get_algorithm_spec
@@ -114,7 +114,8 @@ class ManagedAlgorithm:
         """
         env_id, factory = split_env(env)
         if self.agent is not None:
-            check_same_spec(self.agent.spec, EnvSource(env_name(env), dict(self.config.env_kwargs), factory))
+            source = EnvSource(env_name(env), dict(self.config.env_kwargs), factory)
+            check_for_agent(self.agent.spec, source, self.agent.learner.device)
         self.env_id, self.env_factory, self._replay, self._env_name = env_id, factory, None, env_name(env)
         self._first_config = replace(self._first_config, env_id=env_name(env))
         if self._run is None:
@@ -294,10 +295,7 @@ class ManagedAlgorithm:
         run. From a file it starts a new run, whose settings may be changed here, such as `output_dir` or
         `learning_rate`; `eval_interval` defaults to a tenth of the new run.
         """
-        env = env if env is not None else env_factory or env_id
-        given = python_objects(changes)
-        objects = with_objects(given, objects)
-        changes = {name: value for name, value in changes.items() if given.get(name) != value}
+        env, objects, changes = load_arguments(env, env_id, env_factory, objects, changes)
         return cls.of(load_agent(path, device, objects), path, env, dataset, objects, **changes)
 
     @classmethod
@@ -347,6 +345,19 @@ class _StartedRun(Callback):
 
     def on_start(self, session: Any) -> None:
         self.run_dir = session.run_dir
+
+
+def load_arguments(
+    env: str | EnvFactory | None,
+    env_id: str | None,
+    env_factory: EnvFactory | None,
+    objects: Objects | None,
+    changes: dict[str, Any],
+) -> tuple[str | EnvFactory | None, Objects, dict[str, Any]]:
+    """The environment, the classes and functions, and the changed settings among the arguments of `load`."""
+    given = python_objects(changes)
+    settings = {name: value for name, value in changes.items() if given.get(name) != value}
+    return env if env is not None else env_factory or env_id, with_objects(given, objects), settings
 
 
 def _changed(config: TrainConfig, keywords: dict[str, Any]) -> TrainConfig:

@@ -45,11 +45,6 @@ def check_spaces(source: EnvSource) -> EnvSpec:
         env.close()
 
 
-def check_same_spec(spec: EnvSpec, source: EnvSource) -> None:
-    """Reject an environment whose observations or actions differ from those that an agent was trained on."""
-    check_equal(spec, check_spaces(source), source)
-
-
 def check_equal(spec: EnvSpec, found: EnvSpec, source: EnvSource) -> None:
     """Reject the spec of an environment that is not the one that an agent was trained on."""
     if found != spec:
