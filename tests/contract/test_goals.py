@@ -22,6 +22,7 @@ from rl_training.data.replay.hindsight import HindsightReplay
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.goals import Goals
 from rl_training.envs.spaces import ActionCodec
+from rl_training.files.run_directory import RunLock
 from rl_training.run.callbacks import Callback
 from rl_training.run.resume import resume_training
 from rl_training.run.run import train
@@ -94,6 +95,30 @@ def test_an_environment_that_changes_is_rejected(change: Any, tmp_path: Path) ->
     with pytest.raises(UserError, match="her needs an environment that does not change"):
         run(tmp_path, "sac", change)
     run(tmp_path, "sac", change, settings={"her": None})
+
+
+def test_a_rejected_run_closes_the_environment_of_the_goals(tmp_path: Path, monkeypatch: Any) -> None:
+    open_ones: set[Goals] = set()
+    opened, closed = Goals.__init__, Goals.close
+
+    def opening(goals: Goals, source: EnvSource) -> None:
+        opened(goals, source)
+        open_ones.add(goals)
+
+    def closing(goals: Goals) -> None:
+        closed(goals)
+        open_ones.remove(goals)
+
+    monkeypatch.setattr(Goals, "__init__", opening)
+    monkeypatch.setattr(Goals, "close", closing)
+    stopped = run(tmp_path / "runs", "dqn", StopAt(40))
+    with RunLock(stopped.run_dir), pytest.raises(UserError):
+        resume_training(stopped.run_dir, show_progress=False)
+    assert not open_ones
+    monkeypatch.setitem(TASKS, "sac", BITS)
+    with pytest.raises(UserError):  # its actions are discrete
+        run(tmp_path / "runs", "sac")
+    assert not open_ones
 
 
 @pytest.mark.sweep

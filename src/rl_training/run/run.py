@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,18 +65,18 @@ def train(
         config, cls, settings = with_task_defaults(with_dataset(config, dataset))
         config, agent = resolve_start(config, start, settings)
         source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory, info_metrics=config.info_metrics)
-        inputs = check_inputs(config, cls, settings, source, dataset, hooks, show_progress)
-        weights = check_compatible(cls, inputs.spec, config.env_id, settings)
-        plan = choose_plan(config, settings, inputs.spec, env_factory is not None)
-        check_capacity(inputs, weights, plan.device)
-        check_start(agent, cls, inputs.spec, settings, config)
-        with deferred():
-            run_dir = create_run_dir(config, run_suffix)
-            with RunLock(run_dir):
-                copy_start(agent, run_dir, config)
-                record = RunRecord.create(run_dir, config, plan.to_dict(), plan.promises)
-                record.update(**environment_entries(inputs))
-                return Run(inputs, plan, run_dir, record).execute()
+        with closing(check_inputs(config, cls, settings, source, dataset, hooks, show_progress)) as inputs:
+            weights = check_compatible(cls, inputs.spec, config.env_id, settings)
+            plan = choose_plan(config, settings, inputs.spec, env_factory is not None)
+            check_capacity(inputs, weights, plan.device)
+            check_start(agent, cls, inputs.spec, settings, config)
+            with deferred():
+                run_dir = create_run_dir(config, run_suffix)
+                with RunLock(run_dir):
+                    copy_start(agent, run_dir, config)
+                    record = RunRecord.create(run_dir, config, plan.to_dict(), plan.promises)
+                    record.update(**environment_entries(inputs))
+                    return Run(inputs, plan, run_dir, record).execute()
 
 
 class Run:
@@ -125,8 +125,6 @@ class Run:
                     self.session.close(failed=sys.exc_info()[0] is not None)
                 if self.regime is not None:
                     self.regime.close()
-                if self.inputs.goals is not None:
-                    self.inputs.goals.close()
         return conclude(session)
 
     # --- build -----------------------------------------------------------------------------------------------------
