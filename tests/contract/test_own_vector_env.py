@@ -260,5 +260,5 @@ def test_another_environment_cannot_continue_a_run(tmp_path: Path) -> None:
 
 
 def test_what_needs_a_gymnasium_environment_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="<Corridors> is a VectorEnv; a video, a recording and her need"):
+    with pytest.raises(UserError, match=r"<Corridors> is a VectorEnv, where a gymnasium\.Env is needed, as for her"):
         make(tmp_path, her={}).learn(100, show_progress=False)
