@@ -89,10 +89,10 @@ def test_without_evaluations_there_is_nothing_to_stop_at(tmp_path: Path, capsys)
 
 
 WRONG = {
-    "patience": (lambda: StopWithoutImprovement(0), "patience must be >= 1, got 0"),
+    "patience": (lambda: StopWithoutImprovement(0), "patience must be a whole number >= 1, got 0"),
     "return": (lambda: StopAtReturn("high"), "value must be a number, got 'high'"),
     "nan": (lambda: StopAtReturn(float("nan")), "value must be a number, got nan"),
-    "every": (lambda: SaveAgents(1.5), "every must be >= 1, got 1.5"),
+    "every": (lambda: SaveAgents(1.5), "every must be a whole number >= 1, got 1.5"),
     "suffix": (lambda: RecordVideo(10, suffix=".avi"), "webm"),
     "stages": (lambda: Curriculum({}), "stages must be a mapping from steps to changes"),
     "negative": (lambda: Curriculum({-1: {"x": 1}}), "got {-1: {'x': 1}}"),
@@ -105,6 +105,13 @@ def test_wrong_arguments_are_rejected_at_once(make: Any, message: str) -> None:
     with pytest.raises(UserError) as rejected:
         make()
     assert message in str(rejected.value) and "\n" not in str(rejected.value)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    found = StopWithoutImprovement(np.int64(3), np.float32(0.5), np.int32(2))
+    assert (found.patience, found.min_delta, found.min_evaluations) == (3, 0.5, 2)
+    assert SaveAgents(np.int64(1000)).every == 1000 and StopAtReturn(np.float32(1.5)).value == 1.5
+    assert Curriculum({np.int64(7): {"x": 1}}).stages == {7: {"x": 1}}
 
 
 # --- saving and recording ---------------------------------------------------------------------------------------------
