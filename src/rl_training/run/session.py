@@ -31,8 +31,9 @@ from rl_training.loops.clock import Clock
 from rl_training.loops.regime import Regime
 from rl_training.run.agent import Agent
 from rl_training.run.evaluate import Evaluation, EvaluationPlan, Guard, evaluate, evaluation_summary
-from rl_training.run.hooks import Hooks, LoggedValues
+from rl_training.run.hooks import Hooks
 from rl_training.run.inputs import RunInputs
+from rl_training.run.logged_values import LoggedValues
 from rl_training.run.progress import Progress
 from rl_training.run.saver import BestAgents, Saver
 from rl_training.run.writers.files import JsonLines, Writer
@@ -141,7 +142,7 @@ class Session:
         self.logged.log(name, value, mean=False)
 
     def log_mean(self, name: str, value: Any) -> None:
-        """The same, but the row has the mean of all values that were logged since the last row."""
+        """The same, but the row has the mean of all values that were logged so since the last row, or since `log`."""
         self.logged.log(name, value, mean=True)
 
     def note(self, text: str) -> None:
@@ -354,6 +355,7 @@ class Session:
 
     def start(self) -> None:
         self._call("on_start")
+        self.hooks.states()  # rejects one that cannot be saved now, not at the first checkpoint
         if self.evaluation_due and self.clock.running:
             self.evaluate()
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from rl_training.core.checks import UserError
 from rl_training.files.atomic import finite, replace_file
+from rl_training.files.json_lines import ROW_KEYS
 
 Row = Mapping[str, Any]
 
@@ -102,5 +103,5 @@ def numbers(row: Row) -> dict[str, float]:
     return {
         name: value
         for name, value in row.items()
-        if name not in ("step", "seed") and isinstance(value, (int, float)) and math.isfinite(value)
+        if name not in ROW_KEYS and isinstance(value, (int, float)) and math.isfinite(value)
     }
