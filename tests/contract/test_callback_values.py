@@ -14,6 +14,7 @@ import torch
 from rl_training.checkpoint.read import load_checkpoint
 from rl_training.core.checks import UserError
 from rl_training.run.callbacks import Callback
+from rl_training.run.logged_values import LoggedValues
 from rl_training.run.resume import resume_training
 from rl_training.run.run import train
 
@@ -103,6 +104,20 @@ def test_a_kill_at_any_step_of_an_interval_changes_no_row(quick_config, tmp_path
         (run_dir,) = folder.iterdir()
         resume_training(run_dir, callbacks=Logs(), show_progress=False)
         assert rows_of(run_dir) == rows_of(whole.run_dir)
+
+
+def test_a_mean_starts_anew_after_a_single_value() -> None:
+    logged = LoggedValues((0, 1))
+    for value, mean in ((9, True), (5, False), ([1, 2], True), ([3, 4], True)):
+        logged.log("x", value, mean)
+    logged.log("last", 1, mean=True)
+    logged.log("last", 7, mean=False)
+    resumed = LoggedValues((0, 1))
+    assert resumed.check(logged.state()) is None
+    resumed.load(logged.state())
+    resumed.log("last", 3, mean=True)
+    assert logged.take() == [{"last": 7, "x": 2}, {"last": 7, "x": 3}]
+    assert resumed.take() == [{"last": 3, "x": 2}, {"last": 3, "x": 3}]
 
 
 def test_values_that_are_not_finite_survive_a_checkpoint(quick_config, tmp_path: Path) -> None:
@@ -214,9 +229,11 @@ def test_a_state_of_other_values_names_the_callback(state: Any, quick_config, tm
         def state(self) -> Any:
             return state
 
-    with pytest.raises(UserError, match="the state of a callback must be a dictionary of numbers, text"):
+    with pytest.raises(UserError, match="the state of a callback must be a dictionary with text keys of numbers, text"):
         train(quick_config("dqn", tmp_path), callbacks=Odd(), show_progress=False)
     assert "error: callback Odd.state: UserError: the state of a callback" in capsys.readouterr().err
+    (run_dir,) = tmp_path.iterdir()
+    assert rows_of(run_dir) == []  # before the first step
 
 
 def test_an_attribute_of_the_name_is_not_called(quick_config, tmp_path: Path) -> None:

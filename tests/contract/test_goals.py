@@ -12,6 +12,7 @@ from resume_harness import compare_runs
 from seed_harness import assert_same_bits, saved_arrays
 
 import rl_training
+from rl_training import Curriculum
 from rl_training.algorithms.registry import learner_class
 from rl_training.cli import load_config, main
 from rl_training.config.train_config import TrainConfig
@@ -21,6 +22,7 @@ from rl_training.data.replay.hindsight import HindsightReplay
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.goals import Goals
 from rl_training.envs.spaces import ActionCodec
+from rl_training.files.run_directory import RunLock
 from rl_training.run.callbacks import Callback
 from rl_training.run.resume import resume_training
 from rl_training.run.run import train
@@ -85,6 +87,38 @@ def test_relabelling_changes_what_is_learned_and_not_what_is_stored(tmp_path: Pa
             assert same, name
     critics = [{k: v for k, v in one.items() if k.startswith("params.critic")} for one in runs]
     assert any(not np.array_equal(critics[0][k].numpy(), critics[1][k].numpy()) for k in critics[0])
+
+
+@pytest.mark.parametrize("change", [Curriculum({0: {"tolerance": 2.0}}), lambda s: s.change_environment(tolerance=2.0)])
+def test_an_environment_that_changes_is_rejected(change: Any, tmp_path: Path) -> None:
+    """Relabelled rewards would be those of the environment before the change."""
+    with pytest.raises(UserError, match="her needs an environment that does not change"):
+        run(tmp_path, "sac", change)
+    run(tmp_path, "sac", change, settings={"her": None})
+
+
+def test_a_rejected_run_closes_the_environment_of_the_goals(tmp_path: Path, monkeypatch: Any) -> None:
+    open_ones: set[Goals] = set()
+    opened, closed = Goals.__init__, Goals.close
+
+    def opening(goals: Goals, source: EnvSource) -> None:
+        opened(goals, source)
+        open_ones.add(goals)
+
+    def closing(goals: Goals) -> None:
+        closed(goals)
+        open_ones.remove(goals)
+
+    monkeypatch.setattr(Goals, "__init__", opening)
+    monkeypatch.setattr(Goals, "close", closing)
+    stopped = run(tmp_path / "runs", "dqn", StopAt(40))
+    with RunLock(stopped.run_dir), pytest.raises(UserError):
+        resume_training(stopped.run_dir, show_progress=False)
+    assert not open_ones
+    monkeypatch.setitem(TASKS, "sac", BITS)
+    with pytest.raises(UserError):  # its actions are discrete
+        run(tmp_path / "runs", "sac")
+    assert not open_ones
 
 
 @pytest.mark.sweep

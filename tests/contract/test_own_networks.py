@@ -83,8 +83,8 @@ def test_an_agent_with_own_networks_in_python(tmp_path: Path) -> None:
     expected, file = agent.predict(obs), agent.save(tmp_path / "agent.safetensors")
     with pytest.raises(UserError, match=r"network\.\w+ is 'own_networks:\w+', a class or function, which is never"):
         rl_training.SAC.load(file)
-    loaded = rl_training.SAC.load(file, **OWN)
-    assert np.array_equal(loaded.predict(obs), expected)
+    for load in (rl_training.SAC.load, rl_training.load):
+        assert np.array_equal(load(file, **OWN).predict(obs), expected)
     with pytest.raises(UserError, match="its tensors do not fit its configuration"):
         smaller = {**OWN["network"], "features": lambda spec: own.nn.Linear(3, 7)}
         rl_training.SAC.load(file, objects={**objects_of("own"), "network": smaller})

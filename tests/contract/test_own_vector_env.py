@@ -121,9 +121,29 @@ def test_it_has_the_protocol_and_trains_evaluates_and_resumes(tmp_path: Path) ->
     assert rows[0] == rows[1]
     found = whole.evaluate(num_episodes=40)
     assert found["eval_episodes"] == 80
-    again = rl_training.DQN.load(whole.save(tmp_path / "agent"), env_factory=Corridors)
-    assert 0 <= again.evaluate(num_episodes=3)["eval_return_mean"] <= 1
+    file = whole.save(tmp_path / "agent")
+    for load in (rl_training.DQN.load, rl_training.load):
+        again = load(file, env_factory=Corridors)
+        assert 0 <= again.evaluate(num_episodes=3)["eval_return_mean"] <= 1
     assert again.predict([0.2, 1.0]) in (0, 1)
+    assert rl_training.load(file, env_id="CartPole-v1").config.env_id == "CartPole-v1"
+
+
+def test_set_env_takes_another_one(tmp_path: Path) -> None:
+    class Longer(Corridors):
+        def __init__(self, seeds: Any, num_envs: int, device: Any, length: int = 5) -> None:
+            super().__init__(seeds, num_envs, device, length=9)
+
+    class Wider(Corridors):
+        spec = EnvSpec(vector(3), discrete(2), episode_limit=8)
+        codecs = codecs_of(spec)
+        obs = property(lambda self: torch.zeros(self.size, 3))  # type: ignore[assignment]
+
+    agent = make(tmp_path).learn(60, show_progress=False)
+    agent.set_env(Longer)
+    assert agent.env_factory is Longer and agent.evaluate(num_episodes=1)["eval_episodes"] == 1
+    with pytest.raises(UserError, match="the agent was trained on"):
+        agent.set_env(Wider)
 
 
 def test_it_learns_what_pays(tmp_path: Path) -> None:
@@ -240,5 +260,5 @@ def test_another_environment_cannot_continue_a_run(tmp_path: Path) -> None:
 
 
 def test_what_needs_a_gymnasium_environment_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="<Corridors> is a VectorEnv; a video, a recording and her need"):
+    with pytest.raises(UserError, match=r"<Corridors> is a VectorEnv, where a gymnasium\.Env is needed, as for her"):
         make(tmp_path, her={}).learn(100, show_progress=False)

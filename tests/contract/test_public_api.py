@@ -56,7 +56,7 @@ def test_an_environment_factory(algo: str, quick_config, tmp_path: Path) -> None
     assert made and agent.config.env_id == "<make_env>"
     assert agent.evaluate(num_episodes=1)["eval_episodes"] == 1
     loaded = managed_class(algo).load(agent.save(tmp_path / "agent"))
-    with pytest.raises(UserError, match="came from Python; pass env_factory="):
+    with pytest.raises(UserError, match="came from Python; pass it again with env="):
         loaded.evaluate(1)
 
 
@@ -114,3 +114,10 @@ def test_a_factory_that_returns_the_same_environment_is_rejected(tmp_path: Path)
     env = gym.make("Pendulum-v1")
     with pytest.raises(UserError, match="must make a new environment at every call, got the same one again"):
         rl_training.SAC(lambda: env, output_dir=tmp_path).learn()
+
+
+def test_arguments_that_do_not_exist_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"SAC takes one positional argument, the environment: SAC\('Pend"):
+        rl_training.SAC("MlpPolicy", "Pendulum-v1")
+    with pytest.raises(UserError, match="resume must be called without 'total_timestep'; did you mean"):
+        rl_training.SAC("Pendulum-v1").resume(tmp_path, total_timestep=10)

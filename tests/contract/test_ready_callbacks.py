@@ -89,10 +89,10 @@ def test_without_evaluations_there_is_nothing_to_stop_at(tmp_path: Path, capsys)
 
 
 WRONG = {
-    "patience": (lambda: StopWithoutImprovement(0), "patience must be >= 1, got 0"),
+    "patience": (lambda: StopWithoutImprovement(0), "patience must be a whole number >= 1, got 0"),
     "return": (lambda: StopAtReturn("high"), "value must be a number, got 'high'"),
     "nan": (lambda: StopAtReturn(float("nan")), "value must be a number, got nan"),
-    "every": (lambda: SaveAgents(1.5), "every must be >= 1, got 1.5"),
+    "every": (lambda: SaveAgents(1.5), "every must be a whole number >= 1, got 1.5"),
     "suffix": (lambda: RecordVideo(10, suffix=".avi"), "webm"),
     "stages": (lambda: Curriculum({}), "stages must be a mapping from steps to changes"),
     "negative": (lambda: Curriculum({-1: {"x": 1}}), "got {-1: {'x': 1}}"),
@@ -105,6 +105,13 @@ def test_wrong_arguments_are_rejected_at_once(make: Any, message: str) -> None:
     with pytest.raises(UserError) as rejected:
         make()
     assert message in str(rejected.value) and "\n" not in str(rejected.value)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    found = StopWithoutImprovement(np.int64(3), np.float32(0.5), np.int32(2))
+    assert (found.patience, found.min_delta, found.min_evaluations) == (3, 0.5, 2)
+    assert SaveAgents(np.int64(1000)).every == 1000 and StopAtReturn(np.float32(1.5)).value == 1.5
+    assert Curriculum({np.int64(7): {"x": 1}}).stages == {7: {"x": 1}}
 
 
 # --- saving and recording ---------------------------------------------------------------------------------------------
@@ -230,6 +237,27 @@ def test_a_resumed_curriculum_is_the_same_run(workers: int, stop: int, tmp_path:
     assert compare_runs(tmp_path / "whole" / finished.run_dir.name, resumed.run_dir) == []
 
 
+def test_a_resumed_curriculum_keeps_the_changes_of_others(tmp_path: Path) -> None:
+    def later(session: Any) -> None:
+        if session.step == 30:
+            session.change_environment(target=9)
+
+    def given(*more: Any) -> list[Any]:
+        return [Curriculum({0: {"target": 1}}), later, *more]
+
+    config, one_env = {"env_id": "Walk-v0", "eval_episodes": 0}, {"seeds": (3,), "num_envs": 1}
+    whole, second = Watch(), Watch()
+    train(walk(tmp_path / "whole", **config, **one_env), callbacks=given(whole), show_progress=False)
+    cut = train(walk(tmp_path / "cut", **config, **one_env), callbacks=given(stop_at(40)), show_progress=False)
+    curriculum, *others = given(second)
+    resume_training(cut.run_dir, callbacks=[curriculum, *others], show_progress=False)
+    assert second.seen == {step: rows for step, rows in whole.seen.items() if step > 40}
+    assert second.seen[50] == [(9.0, 0.0)]
+    new = Watch()  # the same object in a new run starts with its first stage
+    train(walk(tmp_path / "new", **config, **one_env), callbacks=[curriculum, new], show_progress=False)
+    assert new.seen[1] == [(1.0, 0.0)]
+
+
 def test_a_function_of_the_step_and_a_resume_without_it(tmp_path: Path, capsys) -> None:
     def easier(step: int) -> dict[str, Any] | None:
         return None if step < 20 else {"target": 1 + step // 20}
@@ -297,7 +325,7 @@ def test_changes_that_cannot_be_made_name_the_callback(changes: Any, message: st
 
 def test_a_device_environment_cannot_be_changed(tmp_path: Path) -> None:
     config = make_quick_config("dqn", tmp_path, env_id="torch/CartPole-v1")
-    with pytest.raises(UserError, match="an environment on the host can be changed; this run trains in torch/CartPole"):
+    with pytest.raises(UserError, match=r"only a gymnasium\.Env can be changed; .* in torch/CartPole-v1, a VectorEnv"):
         train(config, callbacks=Curriculum({0: {"gravity": 1.0}}), show_progress=False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +18,13 @@ from resume_harness import CLOCK, make_config, read_json, run_dir_in
 import rl_training
 from rl_training.cli import main
 from rl_training.core.checks import UserError
+from rl_training.core.signals import Stopped
 from rl_training.files.json_lines import read_rows
 from rl_training.run.callbacks import Callback
 from rl_training.run.resume import resume_training
 from rl_training.run.run import train
-from rl_training.run.writers.files import CsvFile
+from rl_training.run.writers.files import CsvFile, JsonLines
+from rl_training.run.writers.opening import SERVICES
 
 Rows = list[dict[str, Any]]
 SEEDS = (3, 5)
@@ -78,7 +81,9 @@ def of_wandb(run_dir: Path) -> Rows:
                 steps.append(one.step.num)
                 own = {name: value for name, value in values.items() if not name.startswith("_")}
                 rows.append({"step": one.step.num, "seed": seed, **own})
-        assert steps == sorted(set(steps))  # in the order of the segments, and none twice
+        assert steps == sorted(steps)  # in the order of the segments
+        names = [(row["step"], name) for row in rows if row["seed"] == seed for name in row if "/" in name]
+        assert len(names) == len(set(names))
     return rows
 
 
@@ -174,10 +179,35 @@ def test_a_segment_of_the_same_second_is_another_one(tmp_path: Path) -> None:
     config, ids = make_quick_config("dqn", tmp_path), {"0": "abc"}
     for number in range(2):
         service = Wandb(WandbOptions(mode="offline"), config, tmp_path, ids)
-        service.write([{"step": number, "seed": 0, "x": 1.0}])
+        service.write([{"step": number, "seed": 0, "train/n_updates": 1}])
         service.close(failed=False)
         assert service.received[0]["train/n_updates"] == number - 1
     assert len(segments(tmp_path, "abc")) == 2
+
+
+def test_an_evaluation_that_was_interrupted_reaches_weights_and_biases(tmp_path: Path, monkeypatch) -> None:
+    """The row of training of the same step was sent before."""
+    pytest.importorskip("wandb")
+    from rl_training.run import session
+
+    evaluate = session.evaluate
+
+    def interrupted(learner: Any, plan: Any, step: int) -> Any:
+        if step == 60:
+            session.active_signals().received = signal.SIGTERM
+            raise Stopped.by(signal.SIGTERM)
+        return evaluate(learner, plan, step)
+
+    config = make_quick_config("dqn", tmp_path, seeds=SEEDS, writers=OFFLINE, eval_interval=20)
+    with monkeypatch.context() as during:
+        during.setattr(session, "evaluate", interrupted)
+        with pytest.raises(Stopped):
+            train(config, show_progress=False)
+    (run_dir,) = [path.parent for path in tmp_path.glob("*/run.json")]
+    assert written(run_dir)[-1]["step"] == 60 and "eval/mean_reward" not in written(run_dir)[-1]
+    resume_training(run_dir, show_progress=False)
+    for seed in SEEDS:
+        assert by_step(of_wandb(run_dir), seed)[60] == pytest.approx(by_step(written(run_dir), seed)[60])
 
 
 def test_the_table_has_the_rows_of_the_json_lines(killed_and_resumed: Any) -> None:
@@ -226,6 +256,12 @@ def test_values_of_callbacks_reach_every_writer(tmp_path: Path) -> None:
     events.Reload()
     assert [event.value for event in events.Scalars("plain name")] == [7.0] * 6
     assert [row["plain name"] for row in of_csv(result.run_dir)] == [7.0] * 6
+    # A folder that was deleted is written anew, with the rows from before.
+    shutil.rmtree(result.run_dir / "tensorboard")
+    resume_training(result.run_dir, total_timesteps=140, callbacks=Add(), show_progress=False)
+    events = EventAccumulator(str(result.run_dir / "tensorboard" / "seed_0"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("plain name")] == [20, 40, 60, 80, 100, 120, 140]
 
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------
@@ -290,6 +326,41 @@ def test_a_service_that_was_down_gets_the_missing_rows(new_store, tmp_path: Path
     resumed = resume_training(result.run_dir, total_timesteps=140, show_progress=False)
     for seed in SEEDS:
         assert by_step(of_mlflow(resumed.run_dir), seed).keys() == by_step(written(resumed.run_dir), seed).keys()
+
+
+class Away:
+    """A service that can be reached once."""
+
+    ids, notice, received = {"0": "abc"}, None, {}  # type: ignore[var-annotated]
+    starts = 0
+
+    def __init__(self, *_: Any) -> None:
+        type(self).starts += 1
+        if self.starts > 1:
+            raise UserError("writer mlflow: no answer")
+
+    def write(self, rows: Any) -> None: ...
+
+    def close(self, failed: bool) -> None: ...
+
+
+@pytest.mark.parametrize("reason", ["no answer", "evaluations.jsonl: shorter than recorded"])
+def test_a_rejected_resume_leaves_the_run_as_it_was(reason: str, tmp_path: Path, monkeypatch) -> None:
+    """The resume from an older checkpoint would remove newer ones, and cut the logs."""
+    monkeypatch.setattr("rl_training.run.inputs.check_writers", lambda config: None)
+    monkeypatch.setitem(SERVICES, "mlflow", type("Service", (Away,), {"starts": 0 if reason == "no answer" else -9}))
+    config = make_quick_config("dqn", tmp_path, writers=["mlflow", "csv"], eval_interval=30, keep_checkpoints=3)
+    run_dir = train(config, show_progress=False).run_dir
+    if reason != "no answer":
+        (run_dir / "evaluations.jsonl").write_text("")
+    before = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
+    files: list[JsonLines] = []
+    made = JsonLines.__init__
+    monkeypatch.setattr(JsonLines, "__init__", lambda self, *given: (files.append(self), made(self, *given))[1])
+    with pytest.raises(UserError, match=reason):
+        resume_training(run_dir / "checkpoints" / "step_000000000050", total_timesteps=130, show_progress=False)
+    assert {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()} == before
+    assert len(files) == 2 and all(one._handle.closed for one in files)
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.algorithms.registry import algorithm_of_class, class_names, learner_class
-from rl_training.api.managed import ManagedAlgorithm
+from rl_training.api.managed import ManagedAlgorithm, load_arguments
 from rl_training.api.signatures import MadeWhenRead, docstring, signature
 from rl_training.config.objects import Objects
 from rl_training.data.datasets.memory import Dataset
@@ -33,11 +33,14 @@ def load(
     env: str | EnvFactory | None = None,
     device: str = "cpu",
     *,
+    env_id: str | None = None,
+    env_factory: EnvFactory | None = None,
     dataset: Dataset | None = None,
     objects: Objects | None = None,
     **changes: Any,
 ) -> ManagedAlgorithm:
     """Load an agent file, a checkpoint or a run, whatever its algorithm; the arguments are those of `SAC.load`."""
+    env, objects, changes = load_arguments(env, env_id, env_factory, objects, changes)
     agent = load_agent(path, device, objects)
     return managed_class(agent.config.algo).of(agent, path, env, dataset, objects, **changes)
 

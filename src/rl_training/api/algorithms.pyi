@@ -2258,6 +2258,8 @@ def load(
     env: str | EnvFactory | None = None,
     device: str = "cpu",
     *,
+    env_id: str | None = None,
+    env_factory: EnvFactory | None = None,
     dataset: Dataset | None = None,
     objects: Objects | None = None,
     **changes: Any,

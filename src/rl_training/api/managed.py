@@ -15,18 +15,19 @@ from rl_training.checkpoint.read import list_checkpoints
 from rl_training.checkpoint.schema import find_checkpoint
 from rl_training.config.objects import Objects, python_objects, with_objects
 from rl_training.config.train_config import TrainConfig
-from rl_training.core.checks import UserError, require
+from rl_training.core.checks import UserError, did_you_mean, require, shown
 from rl_training.core.results import TrainResult
 from rl_training.data.datasets.memory import Dataset
 from rl_training.data.replay.buffer import ReplayBuffer
-from rl_training.envs.host.conformance import check_same_spec
 from rl_training.envs.host.factory import EnvFactory, EnvSource, env_name, env_source, split_env
+from rl_training.envs.make import check_for_agent
 from rl_training.files.run_directory import RunRecord
 from rl_training.run.agent import Agent, load_agent, new_run_config
 from rl_training.run.algorithm_spec import get_algorithm_spec
 from rl_training.run.callbacks import Callback, Callbacks, as_callbacks
 from rl_training.run.manager import DefaultExperimentManager
 from rl_training.run.read_back import best_agent_file, read_replay
+from rl_training.run.resume import ResumeRequest
 from rl_training.run.start_weights import as_agent, start_entry
 from rl_training.run.validate import parse_settings, with_dataset
 from rl_training.run.workflows import evaluate_agent
@@ -46,7 +47,12 @@ class ManagedAlgorithm:
 
     algo_name: ClassVar[str]
 
-    def __init__(self, env: str | TrainConfig | EnvFactory, *, dataset: Dataset | None = None, **keywords: Any) -> None:
+    def __init__(
+        self, env: str | TrainConfig | EnvFactory, *others: Any, dataset: Dataset | None = None, **keywords: Any
+    ) -> None:
+        if others:  # a policy's name first, as elsewhere
+            name = type(self).__name__
+            raise UserError(f"{name} takes one positional argument, the environment: {name}({shown(others[0])}, ...)")
         # A module named in a file is not imported; one named by the caller is.
         self.env_id: str | None
         self.env_factory: EnvFactory | None
@@ -114,7 +120,8 @@ class ManagedAlgorithm:
         """
         env_id, factory = split_env(env)
         if self.agent is not None:
-            check_same_spec(self.agent.spec, EnvSource(env_name(env), dict(self.config.env_kwargs), factory))
+            source = EnvSource(env_name(env), dict(self.config.env_kwargs), factory)
+            check_for_agent(self.agent.spec, source, self.agent.learner.device)
         self.env_id, self.env_factory, self._replay, self._env_name = env_id, factory, None, env_name(env)
         self._first_config = replace(self._first_config, env_id=env_name(env))
         if self._run is None:
@@ -187,10 +194,19 @@ class ManagedAlgorithm:
         checkpoint: str | Path | None = None,
         total_timesteps: int | None = None,
         *,
+        env: str | EnvFactory | None = None,
         callbacks: Callbacks | None = None,
         **keywords: Any,
     ) -> Self:
-        """Resume a run directory or checkpoint (default: this agent's run), up to `total_timesteps` in total."""
+        """Resume a run directory or checkpoint (default: this agent's run), up to `total_timesteps` in total.
+
+        `env` is needed where it came from Python or a module. Other keywords: the fields of `ResumeRequest`.
+        """
+        names = [field.name for field in fields(ResumeRequest)]
+        for name in keywords:
+            require(name in names, "resume", f"called without {name!r}{did_you_mean(name, [*names, 'env'])}")
+        if env is not None:
+            self.env_id, self.env_factory = split_env(env)
         checkpoint = checkpoint if checkpoint is not None else self._run
         if checkpoint is None and self.agent is not None:
             raise UserError("resume needs a run directory or a checkpoint: an agent file starts a new run with learn()")
@@ -294,10 +310,7 @@ class ManagedAlgorithm:
         run. From a file it starts a new run, whose settings may be changed here, such as `output_dir` or
         `learning_rate`; `eval_interval` defaults to a tenth of the new run.
         """
-        env = env if env is not None else env_factory or env_id
-        given = python_objects(changes)
-        objects = with_objects(given, objects)
-        changes = {name: value for name, value in changes.items() if given.get(name) != value}
+        env, objects, changes = load_arguments(env, env_id, env_factory, objects, changes)
         return cls.of(load_agent(path, device, objects), path, env, dataset, objects, **changes)
 
     @classmethod
@@ -347,6 +360,19 @@ class _StartedRun(Callback):
 
     def on_start(self, session: Any) -> None:
         self.run_dir = session.run_dir
+
+
+def load_arguments(
+    env: str | EnvFactory | None,
+    env_id: str | None,
+    env_factory: EnvFactory | None,
+    objects: Objects | None,
+    changes: dict[str, Any],
+) -> tuple[str | EnvFactory | None, Objects, dict[str, Any]]:
+    """The environment, the classes and functions, and the changed settings among the arguments of `load`."""
+    given = python_objects(changes)
+    settings = {name: value for name, value in changes.items() if given.get(name) != value}
+    return env if env is not None else env_factory or env_id, with_objects(given, objects), settings
 
 
 def _changed(config: TrainConfig, keywords: dict[str, Any]) -> TrainConfig:

@@ -16,7 +16,7 @@ from rl_training.cli.arguments import (
     whole_number,
 )
 from rl_training.cli.loading import default_config, load_config
-from rl_training.config.objects import named_objects, with_objects
+from rl_training.config.objects import Objects, named_objects, with_objects
 from rl_training.config.train_config import TrainConfig, parse_seeds
 from rl_training.core.checks import UserError
 
@@ -48,8 +48,9 @@ def add_train(subparsers: Any) -> None:
 
 
 def run_train(args: Args) -> int:
-    config = apply_cleaning_flags(args, _config(args))
-    config = replace(config, algo_kwargs=with_objects(config.algo_kwargs, named_objects(args.objects)))
+    objects = named_objects(args.objects)
+    config = apply_cleaning_flags(args, _config(args, objects))
+    config = replace(config, algo_kwargs=with_objects(config.algo_kwargs, objects))
 
     from rl_training.run.run import train
 
@@ -107,7 +108,7 @@ def _add_run_options(parser: Parser) -> None:
     add_objects(parser)
 
 
-def _config(args: Args) -> TrainConfig:
+def _config(args: Args, objects: Objects) -> TrainConfig:
     """The config of `train`: a file's or the algorithm's defaults, with the values of the command line."""
     changes = {
         "output_dir": args.output_dir,
@@ -125,7 +126,7 @@ def _config(args: Args) -> TrainConfig:
             raise UserError("either --config or ALGO ENV, not both")
         return load_config(args.config, args.overrides, **changes)
     if args.algo is None and args.start is not None:
-        return _config_of_start(args, changes)
+        return _config_of_start(args, objects, changes)
     if args.algo is None or (args.env is None and not any("dataset_path" in text for text in args.overrides)):
         raise UserError("train needs --config FILE, or ALGO and ENV, e.g. `rl-training train sac Pendulum-v1`")
     return default_config(args.algo, args.env, args.overrides, **changes)
@@ -143,13 +144,13 @@ def _start(args: Args) -> dict[str, Any] | None:
     return start_entry(args.start, groups)
 
 
-def _config_of_start(args: Args, changes: dict[str, Any]) -> TrainConfig:
+def _config_of_start(args: Args, objects: Objects, changes: dict[str, Any]) -> TrainConfig:
     """The config of the agent that a run starts from, with the values of the command line."""
     from rl_training.cli.loading import build_config
     from rl_training.envs.host.factory import env_source
     from rl_training.run.agent import load_agent, new_run_config
 
-    config = new_run_config(load_agent(args.start, objects=named_objects(args.objects)).config)
+    config = new_run_config(load_agent(args.start, objects=objects).config)
     if not any(text.partition("=")[0].strip() == "env_id" for text in args.overrides):
         env_source(config)  # a module named in a file is not imported
     return build_config(config.to_dict(), args.overrides, changes, None)

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union
 
+from rl_training.config.conversion import union_arms
 from rl_training.config.fields import condition_of, type_hints
 
 SOURCE = "Defaults:"  # starts the comment that cites the source of a class's defaults
@@ -75,7 +76,7 @@ def _described(cls: Any) -> Described:
             meaning=next((found for found in _by_ancestor(cls, field.name) if found), ""),
             allowed=_allowed(cls, field.name),
             source=_source(cls, field.name),
-            section=next((arm for arm in _arms(hints[field.name]) if dataclasses.is_dataclass(arm)), None),
+            section=next((arm for arm in union_arms(hints[field.name]) if dataclasses.is_dataclass(arm)), None),
         )
         for field in dataclasses.fields(cls)
         if field.init
@@ -160,7 +161,7 @@ def _cited(alone: Mapping[int, str]) -> str:
 def accepted_type(hint: Any) -> Any:
     """The type of what a caller may pass for a field: a list for a tuple, text for a path."""
     accepted: list[Any] = []
-    for arm in _arms(hint):
+    for arm in union_arms(hint):
         inner = typing.get_args(arm)
         if typing.get_origin(arm) is tuple and inner[-1] is Ellipsis:
             accepted.append(Sequence[accepted_type(inner[0])])  # type: ignore[misc]
@@ -172,10 +173,6 @@ def accepted_type(hint: Any) -> Any:
         else:
             accepted += [str, Path] if arm is Path else [arm]
     return Union[tuple(accepted)]  # noqa: UP007  the arms are only known here
-
-
-def _arms(hint: Any) -> tuple[Any, ...]:
-    return typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def type_text(hint: Any) -> str:

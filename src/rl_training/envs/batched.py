@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_training.core.checks import UserError, one_line
+from rl_training.core.checks import UserError
 from rl_training.core.rng import stream
 from rl_training.core.specs import ArraySpec, EnvSpec
 from rl_training.envs.base import VectorEnv
-from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.factory import EnvSource, call_environment
 
 MEMBERS = sorted(name for name in vars(VectorEnv) if not name.startswith("_"))
 PROBE_STEPS = 12
@@ -24,7 +24,7 @@ PROBE_ENVS = 2
 def make_batched(source: EnvSource, seeds: Sequence[int], num_envs: int, device: torch.device) -> VectorEnv:
     """The environments of all seeds, from the factory of `source`."""
     factory: Any = source.factory
-    env = _call(source, "it", lambda: factory(tuple(seeds), num_envs, device, **source.kwargs))
+    env = call_environment(source.env_id, "it", lambda: factory(tuple(seeds), num_envs, device, **source.kwargs))
     missing = [name for name in MEMBERS if not hasattr(env, name)]
     if missing:
         where = "envs/base.py: VectorEnv"
@@ -42,16 +42,16 @@ def check_batched(source: EnvSource, device: torch.device) -> EnvSpec:
     with closing(env):
         spec, rng = env.spec, stream(0, "conformance")
         _check(source, "codecs", env.codecs[0].spec == spec.observation and env.codecs[1].spec == spec.action)
-        _call(source, "reset_all", env.reset_all)
+        call_environment(source.env_id, "reset_all", env.reset_all)
         for _ in range(PROBE_STEPS):
             _check_tensor(source, env, "obs", env.obs, spec.observation)
             actions = torch.from_numpy(spec.action.sample(rng, env.size)).to(device)
-            step = _call(source, "step", partial(env.step, actions))
+            step = call_environment(source.env_id, "step", partial(env.step, actions))
             _check_tensor(source, env, "next_obs", step.next_obs, spec.observation)
             _check_tensor(source, env, "rewards", step.rewards, ArraySpec("vector", (), "float32"))
             for name in ("terminated", "truncated"):
                 _check_tensor(source, env, name, getattr(step, name), ArraySpec("vector", (), "bool"))
-            _call(source, "advance", env.advance)
+            call_environment(source.env_id, "advance", env.advance)
         return spec
 
 
@@ -69,13 +69,3 @@ def _check_tensor(source: EnvSource, env: VectorEnv, name: str, tensor: Any, spe
 def _check(source: EnvSource, name: str, ok: bool) -> None:
     if not ok:
         raise UserError(f"environment {source.env_id!r}: {name} must be those of its spec")
-
-
-def _call(source: EnvSource, what: str, call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except UserError:
-        raise
-    except Exception as error:  # of the user's own code
-        text = f"{what} raised {type(error).__name__}: {one_line(error)}"
-        raise UserError(f"environment {source.env_id!r}: {text}") from error

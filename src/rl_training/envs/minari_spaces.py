@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rl_training.envs.spaces.files import box_to_dict
 from rl_training.files.atomic import MAX_JSON_BYTES
 
 Array = NDArray[Any]
@@ -42,10 +43,8 @@ def _described(values: Any) -> dict[str, Any]:
     if kind != "Box":
         raise ValueError(f"{kind} is not supported")
     shape = [int(length) for length in values["shape"]]
-    bounds = {name: np.asarray(values[name], np.float64).reshape(shape) for name in ("low", "high")}
-    same = {name: bool(array.size) and (array == array.flat[0]).all() for name, array in bounds.items()}
-    texts = {k: [repr(float(bound)) for bound in (v.flat[:1] if same[k] else v.flat)] for k, v in bounds.items()}
-    return {"kind": "box", "shape": shape, "dtype": str(values["dtype"]), **texts}
+    # Not by a Box: one that cannot be made is rejected later, and must not count as a space that is not described.
+    return box_to_dict(shape, str(values["dtype"]), {name: values[name] for name in ("low", "high")})
 
 
 def space_to_minari(space: dict[str, Any] | None, values: Array) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+ROW_KEYS = ("step", "seed")  # of a metric row; its other keys are metrics
+
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a file; lines that are none, such as one cut short by a kill, are skipped."""

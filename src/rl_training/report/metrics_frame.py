@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.core.checks import UserError, shown
+from rl_training.files.json_lines import ROW_KEYS
 from rl_training.report.run_data import merged_rows
 
 
@@ -25,6 +26,6 @@ def load_metrics(run: Any) -> Any:
     if not (path / "run.json").is_file() and not (path / "metrics.jsonl").is_file():
         raise UserError(f"{path}: no such run")
     frame = pandas.DataFrame(merged_rows(path / "metrics.jsonl"))
-    for name in ("step", "seed"):
+    for name in ROW_KEYS:
         frame[name] = frame[name].astype("int64") if name in frame else pandas.Series(dtype="int64")
-    return frame[["step", "seed", *(name for name in frame if name not in ("step", "seed"))]]
+    return frame[[*ROW_KEYS, *(name for name in frame if name not in ROW_KEYS)]]

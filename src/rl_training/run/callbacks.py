@@ -28,7 +28,7 @@ class Callback:
         return None
 
     def on_log(self, session: Session, rows: Sequence[dict[str, Any]]) -> bool | None:
-        """Called with the next rows of metrics, one per seed; values added to them reach every writer."""
+        """Called with the next rows of metrics, one per seed; numbers added to them reach every writer."""
         return None
 
     def on_evaluation(self, session: Session, metrics: dict[str, Any]) -> bool | None:

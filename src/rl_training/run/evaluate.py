@@ -77,67 +77,90 @@ def evaluate(learner: Learner, plan: EvaluationPlan, first_episode: int) -> list
 def _run_batch(learner: Learner, plan: EvaluationPlan, episodes: int, first_episode: int) -> list[Evaluation]:
     """Run one episode in each of `episodes` environments per seed; finished rows are masked."""
     source, seeds = plan.source.for_evaluation(), learner.seeds
-    if source.batched:
-        return _run_vector(learner, plan, source, episodes, first_episode)
-    rows = len(seeds) * episodes
-    # Starting processes takes a second, which only pays with many environments on many cores.
-    workers = cores() if rows >= 64 and cores() >= 4 and source.factory is None else 0
-    envs = SeededEnvs(source, seeds, episodes, "eval_episode", first_episode, workers=workers)
-    with closing(envs), plan.guard(envs):
-        envs.reset_all()
-        returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)
-        active = np.ones(envs.size, np.bool_)
-        last = plan.bound.steps(envs.spec.episode_limit)
+    rows = (_VectorRows if source.batched else _HostRows)(source, learner, episodes, first_episode)
+    with closing(rows.envs), rows.guarded(plan.guard):
+        rows.envs.reset_all()
+        size = rows.envs.size
+        returns, lengths, active = np.zeros(size), np.zeros(size, np.int64), np.ones(size, np.bool_)
+        last = plan.bound.steps(rows.envs.spec.episode_limit)
         state: State = learner.initial_states(episodes)
         while active.any() and (last is None or lengths.max() < last):
-            obs = torch.from_numpy(envs.obs.reshape(len(seeds), episodes, *envs.obs.shape[1:]))
-            act = _act(learner, plan, obs, state, first_episode, int(lengths.max()))
-            actions, state = act.action.cpu().numpy(), act.state
-            envs.step(actions.reshape(envs.size, *actions.shape[2:]), active)
-            returns[active] += envs.rewards[active]
+            act = _act(learner, plan, rows.obs(), state, first_episode, int(lengths.max()))
+            rewards, ended = rows.step(act.action, active)
+            state = act.state
+            returns[active] += rewards[active]
             lengths[active] += 1
-            active &= ~(envs.terminated | envs.truncated)
-            envs.obs, envs.next_obs = envs.next_obs, envs.obs
-        # A row's info is that of its one episode's last step: finished rows are not stepped.
-        arrays = (returns, lengths, active, envs.infos)
+            active &= ~ended
+            rows.advance()
+        arrays = (returns, lengths, active, rows.infos())
         by_seed = (array.reshape(len(seeds), episodes, *array.shape[1:]) for array in arrays)
         return [
-            Evaluation(r.tolist(), n.tolist(), int(cut.sum()), _finite_columns(source.info_metrics, numbers))
+            Evaluation(r.tolist(), n.tolist(), int(cut.sum()), _finite_columns(rows.info_names, numbers))
             for r, n, cut, numbers in zip(*by_seed, strict=True)
         ]
 
 
-def _act(
-    learner: Learner, plan: EvaluationPlan, obs: Tensor, state: State, first_episode: int, step: int
-) -> Act:
+class _HostRows:
+    """The rows of an evaluation in Gymnasium environments."""
+
+    def __init__(self, source: EnvSource, learner: Learner, episodes: int, first_episode: int) -> None:
+        self.shape, self.info_names = (len(learner.seeds), episodes), source.info_metrics
+        # Starting processes takes a second, which only pays with many environments on many cores.
+        many = len(learner.seeds) * episodes >= 64 and cores() >= 4 and source.factory is None
+        workers = cores() if many else 0
+        self.envs = SeededEnvs(source, learner.seeds, episodes, "eval_episode", first_episode, workers=workers)
+
+    def guarded(self, guard: Guard) -> AbstractContextManager[object]:
+        return guard(self.envs)
+
+    def obs(self) -> Tensor:
+        return torch.from_numpy(self.envs.obs.reshape(*self.shape, *self.envs.obs.shape[1:]))
+
+    def step(self, actions: Tensor, active: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Step the active rows: their rewards, and whether they ended."""
+        envs = self.envs
+        envs.step(actions.flatten(0, 1).cpu().numpy(), active)
+        return envs.rewards, envs.terminated | envs.truncated
+
+    def advance(self) -> None:
+        self.envs.obs, self.envs.next_obs = self.envs.next_obs, self.envs.obs
+
+    def infos(self) -> NDArray[Any]:
+        return self.envs.infos  # of each row's one episode: finished rows are not stepped
+
+
+class _VectorRows:
+    """The rows of an evaluation in a `VectorEnv` of its own, made with other seeds than those of training."""
+
+    info_names = ()
+
+    def __init__(self, source: EnvSource, learner: Learner, episodes: int, first_episode: int) -> None:
+        seeds = [episode_seed(seed, "eval_episode", 0, first_episode) for seed in learner.seeds]
+        self.envs = make_batched(source, seeds, episodes, learner.device)
+
+    def guarded(self, guard: Guard) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def obs(self) -> Tensor:
+        return self.envs.by_seed(self.envs.obs)
+
+    def step(self, actions: Tensor, active: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Step all rows: their rewards, and whether they ended."""
+        step = self.envs.step(actions.flatten(0, 1))
+        return step.rewards.cpu().numpy(), (step.terminated | step.truncated).cpu().numpy()
+
+    def advance(self) -> None:
+        self.envs.advance()
+
+    def infos(self) -> NDArray[Any]:
+        return np.zeros((self.envs.size, 0))
+
+
+def _act(learner: Learner, plan: EvaluationPlan, obs: Tensor, state: State, first_episode: int, step: int) -> Act:
     if plan.deterministic:
         return learner.act_greedy(obs, state)
     counter = first_episode << 32  # of random numbers: episodes have fewer steps than that
     return learner.act_explore(obs, counter + step, 1.0, state, stream="eval_explore")
-
-
-def _run_vector(
-    learner: Learner, plan: EvaluationPlan, source: EnvSource, episodes: int, first_episode: int
-) -> list[Evaluation]:
-    """`_run_batch` in a `VectorEnv` of its own, made with other seeds than those of training."""
-    seeds = [episode_seed(seed, "eval_episode", 0, first_episode) for seed in learner.seeds]
-    envs = make_batched(source, seeds, episodes, learner.device)
-    with closing(envs):
-        envs.reset_all()
-        returns, lengths = np.zeros(envs.size), np.zeros(envs.size, np.int64)
-        active = np.ones(envs.size, np.bool_)
-        last = plan.bound.steps(envs.spec.episode_limit)
-        state: State = learner.initial_states(episodes)
-        while active.any() and (last is None or lengths.max() < last):
-            act = _act(learner, plan, envs.by_seed(envs.obs), state, first_episode, int(lengths.max()))
-            step, state = envs.step(act.action.flatten(0, 1)), act.state
-            rewards, ended = step.rewards.cpu().numpy(), (step.terminated | step.truncated).cpu().numpy()
-            returns[active] += rewards[active]
-            lengths[active] += 1
-            active &= ~ended
-            envs.advance()
-        by_seed = (array.reshape(len(seeds), -1) for array in (returns, lengths, active))
-        return [Evaluation(r.tolist(), n.tolist(), int(cut.sum())) for r, n, cut in zip(*by_seed, strict=True)]
 
 
 def _finite_columns(names: Sequence[str], numbers: NDArray[Any]) -> dict[str, list[float]]:

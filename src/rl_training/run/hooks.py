@@ -14,13 +14,10 @@ from rl_training.config.yaml_loading import plain_values
 from rl_training.core.checks import UserError, shown
 from rl_training.files.run_directory import RunRecord
 from rl_training.run.callbacks import Callback, callback_name
+from rl_training.run.logged_values import Row, as_number
 
 if TYPE_CHECKING:
     from rl_training.run.session import Session
-
-ROW_KEYS = ("step", "seed")  # of a metric row; a callback may not change them
-Row = dict[str, Any]
-Logged = Mapping[str, tuple[Sequence[str], int]]  # by name: a total for each seed, and the number of values in it
 
 
 class Hooks:
@@ -103,7 +100,7 @@ def _plain(state: Any) -> dict[str, Any]:
         json.dumps(plain, allow_nan=False)
         return plain
     except (TypeError, ValueError) as error:
-        must = "a dictionary of numbers, text, true, false, None, or lists and dictionaries of them"
+        must = "a dictionary with text keys of numbers, text, true, false, None, or lists and such dictionaries of them"
         raise UserError(f"the state of a callback must be {must}, got {shown(state)}") from error
 
 
@@ -117,65 +114,3 @@ def check_rows(rows: Sequence[Row], session: Session) -> None:
                 raise UserError(f"the name of a metric must be text, got {shown(name)}")
             if value is not None and not isinstance(value, (bool, int, float, str)):
                 row[name] = as_number(name, value)
-
-
-def as_number(name: str, value: Any) -> float:
-    """A value of a metric as a float."""
-    try:
-        if isinstance(value, (str, bytes)) or np.ndim(value) > 0:
-            raise TypeError
-        return float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise UserError(f"{name} must be a number, got {shown(value)}") from error
-
-
-class LoggedValues:
-    """Values that callbacks have logged since the last metric row: by name the last one, or the mean."""
-
-    def __init__(self, seeds: Sequence[int]) -> None:
-        self.seeds = tuple(seeds)
-        self.totals: dict[str, list[float]] = {}  # one for each seed
-        self.counts: dict[str, int] = {}  # values in a total
-
-    def log(self, name: str, value: Any, mean: bool) -> None:
-        """Log a value; with `mean` it is one of those that the next row has the mean of."""
-        values = self._by_seed(name, value)
-        if mean and name in self.totals:
-            self.totals[name] = [total + one for total, one in zip(self.totals[name], values, strict=True)]
-            self.counts[name] += 1
-        else:
-            self.totals[name], self.counts[name] = values, 1
-
-    def _by_seed(self, name: Any, value: Any) -> list[float]:
-        if not isinstance(name, str) or not name or name in ROW_KEYS:
-            raise UserError(f"the name of a metric must be text other than step and seed, got {shown(name)}")
-        if isinstance(value, str) or np.ndim(value) == 0:
-            return [as_number(name, value)] * len(self.seeds)
-        if len(value) != len(self.seeds):
-            raise UserError(f"{name} must be a number or one for each seed ({len(self.seeds)}), got {shown(value)}")
-        return [as_number(name, one) for one in value]
-
-    def take(self) -> list[Row]:
-        """The values of each seed's row, which are not logged again."""
-        names, totals, counts = sorted(self.totals), self.totals, self.counts
-        self.totals, self.counts = {}, {}
-        return [{name: totals[name][seed] / counts[name] for name in names} for seed in range(len(self.seeds))]
-
-    def state(self) -> dict[str, Any]:
-        # As text, since NaN and infinity are not JSON.
-        return {name: [[repr(total) for total in self.totals[name]], self.counts[name]] for name in self.totals}
-
-    def check(self, state: Logged) -> str | None:
-        """The problem of a saved state, or None."""
-        for name, (totals, count) in state.items():
-            try:
-                ok = len([float(total) for total in totals]) == len(self.seeds) and count >= 1
-            except ValueError:
-                ok = False
-            if not ok:
-                return f"logged.{name} must be a number for each seed and a count"
-        return None
-
-    def load(self, state: Logged) -> None:
-        self.totals = {name: [float(total) for total in totals] for name, (totals, _) in state.items()}
-        self.counts = {name: count for name, (_, count) in state.items()}

@@ -46,6 +46,11 @@ class RunInputs:
     def has_environment(self) -> bool:
         return self.dataset is None or self.dataset.has_environment
 
+    def close(self) -> None:
+        """Close the environment of the goals."""
+        if self.goals is not None:
+            self.goals.close()
+
 
 def check_inputs(
     config: TrainConfig,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rl_training.config.conversion import is_number
 from rl_training.core.checks import UserError, require, shown
 from rl_training.core.signals import Stopped, interruptible
 from rl_training.files.atomic import replace_file
@@ -21,13 +23,16 @@ StageFunction = Callable[[int], "Mapping[str, Any] | None"]
 
 
 def _check_interval(value: Any, name: str) -> int:
-    require(isinstance(value, int) and not isinstance(value, bool) and value >= 1, name, f">= 1, got {shown(value)}")
+    require(_is_whole(value, 1), name, f"a whole number >= 1, got {shown(value)}")
     return int(value)
 
 
+def _is_whole(value: Any, at_least: int) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= at_least
+
+
 def _check_number(value: Any, name: str) -> float:
-    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
-    require(ok, name, f"a number, got {shown(value)}")
+    require(is_number(value) and value == value, name, f"a number, got {shown(value)}")
     return float(value)
 
 
@@ -61,8 +66,9 @@ class StopWithoutImprovement(_OfEvaluations):
     def __init__(self, patience: int, min_delta: float = 0.0, min_evaluations: int = 0) -> None:
         self.patience = _check_interval(patience, "patience")
         self.min_delta = _check_number(min_delta, "min_delta")
-        require(isinstance(min_evaluations, int) and min_evaluations >= 0, "min_evaluations", ">= 0")
-        self.min_evaluations = min_evaluations
+        must = f"a whole number >= 0, got {shown(min_evaluations)}"
+        require(_is_whole(min_evaluations, 0), "min_evaluations", must)
+        self.min_evaluations = int(min_evaluations)
         self.best: float | None = None
         self.evaluations = self.without = 0
 
@@ -161,9 +167,10 @@ class Curriculum(Callback):
             must = 'a mapping from steps to changes, such as {0: {"gravity": 5.0}}, or a function of the step'
             require(isinstance(stages, Mapping) and len(stages) > 0, "stages", f"{must}, got {shown(stages)}")
             for step, changes in stages.items():
-                whole = isinstance(step, int) and not isinstance(step, bool) and step >= 0
-                require(whole and isinstance(changes, Mapping), "stages", f"{must}, got {shown({step: changes})}")
-            self.stages = {step: stages[step] for step in sorted(stages)}
+                ok = _is_whole(step, 0) and isinstance(changes, Mapping)
+                require(ok, "stages", f"{must}, got {shown({step: changes})}")
+            self.stages = {int(step): stages[step] for step in sorted(stages)}
+        self.loaded = False  # the environments of a resumed run have their changes, also those by other callbacks
 
     def changes(self, step: int) -> Mapping[str, Any]:
         """The changes that are made by a step."""
@@ -174,7 +181,9 @@ class Curriculum(Callback):
 
     def on_start(self, session: Session) -> None:
         session.check_changes({name for one in self.stages.values() for name in one})
-        session.change_environment(**self.changes(session.step))
+        if not self.loaded:
+            session.change_environment(**self.changes(session.step))
+        self.loaded = False  # it may be passed to a new run
 
     def on_step(self, session: Session) -> None:
         before = session.clock.previous_step
@@ -183,3 +192,6 @@ class Curriculum(Callback):
 
     def state(self) -> dict[str, Any]:
         return {}  # its changes are saved with the environments; this reports a resume that lacks it
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.loaded = True

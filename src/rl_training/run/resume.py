@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -225,8 +226,8 @@ def _continue(
     config = filled(config, settings)  # for a run that recorded fewer settings
     kwargs, restore = dict(config.env_kwargs), recorded_restore(run_dir, config.env_id)
     source = EnvSource(config.env_id, kwargs, request.env_factory, restore, config.info_metrics)
-    inputs = check_inputs(config, cls, settings, source, request.dataset, hooks, request.show_progress)
-    with deferred(), RunLock(run_dir):
+    checked = check_inputs(config, cls, settings, source, request.dataset, hooks, request.show_progress)
+    with closing(checked) as inputs, deferred(), RunLock(run_dir):
         record = RunRecord.read(run_dir)
         plan, rounding = recorded_plan(record)
         change = None

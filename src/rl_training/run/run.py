@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import torch
 
 from rl_training.checkpoint.parts import Part, restore
 from rl_training.checkpoint.read import Checkpoint, DamagedCheckpoint
-from rl_training.checkpoint.write import remove_newer
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.results import TrainResult
@@ -66,18 +65,18 @@ def train(
         config, cls, settings = with_task_defaults(with_dataset(config, dataset))
         config, agent = resolve_start(config, start, settings)
         source = EnvSource(config.env_id, dict(config.env_kwargs), env_factory, info_metrics=config.info_metrics)
-        inputs = check_inputs(config, cls, settings, source, dataset, hooks, show_progress)
-        weights = check_compatible(cls, inputs.spec, config.env_id, settings)
-        plan = choose_plan(config, settings, inputs.spec, env_factory is not None, weights)
-        check_capacity(inputs, weights, plan.device)
-        check_start(agent, cls, inputs.spec, settings, config)
-        with deferred():
-            run_dir = create_run_dir(config, run_suffix)
-            with RunLock(run_dir):
-                copy_start(agent, run_dir, config)
-                record = RunRecord.create(run_dir, config, plan.to_dict(), plan.promises)
-                record.update(**environment_entries(inputs))
-                return Run(inputs, plan, run_dir, record).execute()
+        with closing(check_inputs(config, cls, settings, source, dataset, hooks, show_progress)) as inputs:
+            weights = check_compatible(cls, inputs.spec, config.env_id, settings)
+            plan = choose_plan(config, settings, inputs.spec, env_factory is not None, weights)
+            check_capacity(inputs, weights, plan.device)
+            check_start(agent, cls, inputs.spec, settings, config)
+            with deferred():
+                run_dir = create_run_dir(config, run_suffix)
+                with RunLock(run_dir):
+                    copy_start(agent, run_dir, config)
+                    record = RunRecord.create(run_dir, config, plan.to_dict(), plan.promises)
+                    record.update(**environment_entries(inputs))
+                    return Run(inputs, plan, run_dir, record).execute()
 
 
 class Run:
@@ -126,8 +125,6 @@ class Run:
                     self.session.close(failed=sys.exc_info()[0] is not None)
                 if self.regime is not None:
                     self.regime.close()
-                if self.inputs.goals is not None:
-                    self.inputs.goals.close()
         return conclude(session)
 
     # --- build -----------------------------------------------------------------------------------------------------
@@ -181,8 +178,6 @@ class Run:
                 load_start(config, self.run_dir, learner)
             else:
                 exact = self._restore(self.resumed, regime, parts)
-        if self.resumed is not None:
-            remove_newer(self.run_dir / "checkpoints", self.resumed.step)
         session.open(parts, self.resumed, self._guard)
         self.session = session
         return session, exact

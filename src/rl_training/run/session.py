@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from rl_training.algorithms.base import Learner
 from rl_training.checkpoint.parts import Part, PartState, StoredPart
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.checkpoint.schema import LOGS, SessionState
+from rl_training.checkpoint.write import remove_newer
 from rl_training.core.checks import UserError
 from rl_training.core.schedules import Every
 from rl_training.core.signals import Stopped, active_signals, interruptible
@@ -23,17 +25,21 @@ from rl_training.envs.host.episodes import EpisodeStatistics
 from rl_training.envs.host.vector import MAX_LOG, SeededEnvs
 from rl_training.envs.spaces import space_to_dict
 from rl_training.files.atomic import replace_file
+from rl_training.files.json_lines import read_rows
 from rl_training.files.run_directory import RunRecord
 from rl_training.loops.clock import Clock
 from rl_training.loops.regime import Regime
 from rl_training.run.agent import Agent
 from rl_training.run.evaluate import Evaluation, EvaluationPlan, Guard, evaluate, evaluation_summary
-from rl_training.run.hooks import Hooks, LoggedValues
+from rl_training.run.hooks import Hooks
 from rl_training.run.inputs import RunInputs
+from rl_training.run.logged_values import LoggedValues
 from rl_training.run.progress import Progress
 from rl_training.run.saver import BestAgents, Saver
 from rl_training.run.writers.files import JsonLines, Writer
-from rl_training.run.writers.opening import open_writers
+from rl_training.run.writers.opening import open_files, start_services
+
+W = TypeVar("W", bound=Writer)
 
 
 class TrainingFailure(Exception):
@@ -67,22 +73,47 @@ class Session:
         self.last_evaluation_step, self.evaluation_due = -1, False  # due: interrupted by a signal, repeated on resume
         self.failed: dict[str, dict[str, Any]] = {}
         self.offsets = dict.fromkeys(LOGS, 0)
+        self.logs: dict[str, JsonLines] = {}
+        self._opened, self._ends_failed = ExitStack(), False
         self._infos_reported = False
 
     def open(self, parts: Sequence[Part], resumed: Checkpoint | None, guard: Guard) -> None:
-        """Open the logs at the offsets of the loaded state, the display and the saver."""
-        config = self.config
+        """Open the display, the logs at the offsets of the loaded state, the writers and the saver, or none of them."""
         self.guard = guard
-        self.logs = {name: JsonLines(self.run_dir / f"{name}.jsonl", self.offsets[name]) for name in LOGS}
-        label = f"{config.algo} {config.env_id}" + (f" x {len(self.seeds)} seeds" if len(self.seeds) > 1 else "")
-        self.display = Progress(self.clock.total, label, start=self.step, enabled=self.inputs.show_progress)
-        self.learner.while_compiling = self.display.compiling
-        self.best_agents = BestAgents(self.run_dir / "agents", self.display.note)
-        self.saver = Saver(self.run_dir / "checkpoints", config, parts, resumed, self.display.note)
-        resumed_at = resumed.step if resumed is not None else None
-        more = open_writers(config, self.run_dir, self.record, resumed_at, self.display.note)
-        self.writers: list[Writer] = [self.logs["metrics"], *more]
+        try:
+            self._open_display()
+            for name in LOGS:
+                self.logs[name] = self._closed_later(JsonLines(self.run_dir / f"{name}.jsonl", self.offsets[name]))
+            note = self.display.note
+            services = [self._closed_later(one) for one in start_services(self.config, self.run_dir, self.record, note)]
+            # Only now: a resume that is rejected leaves the run as it was.
+            if resumed is not None:
+                remove_newer(self.run_dir / "checkpoints", resumed.step)
+            for log in self.logs.values():
+                log.cut()
+            for service in services:
+                service.write(list(read_rows(self.run_dir / "metrics.jsonl")))  # those that it does not have
+            at = resumed.step if resumed is not None else None
+            files = [self._closed_later(one) for one in open_files(self.config, self.run_dir, at, note)]
+            self.writers: list[Writer] = [self.logs["metrics"], *services, *files]
+            self.best_agents = BestAgents(self.run_dir / "agents", note)
+            self.saver = Saver(self.run_dir / "checkpoints", self.config, parts, resumed, note)
+            self._opened.callback(self.saver.close)
+        except BaseException:
+            self.close(failed=True)
+            raise
         self._speed_mark = (self.step, time.monotonic())
+
+    def _open_display(self) -> None:
+        config, several = self.config, f" x {len(self.seeds)} seeds" if len(self.seeds) > 1 else ""
+        label = f"{config.algo} {config.env_id}{several}"
+        self.display = Progress(self.clock.total, label, start=self.step, enabled=self.inputs.show_progress)
+        self._opened.callback(self.display.close)
+        self.learner.while_compiling = self.display.compiling
+
+    def _closed_later(self, writer: W) -> W:
+        self._opened.callback(lambda: writer.close(self._ends_failed))
+        return writer
 
     # --- properties for callbacks ----------------------------------------------------------------------------------
     @property
@@ -111,7 +142,7 @@ class Session:
         self.logged.log(name, value, mean=False)
 
     def log_mean(self, name: str, value: Any) -> None:
-        """The same, but the row has the mean of all values that were logged since the last row."""
+        """The same, but the row has the mean of all values that were logged so since the last row, or since `log`."""
         self.logged.log(name, value, mean=True)
 
     def note(self, text: str) -> None:
@@ -132,8 +163,10 @@ class Session:
 
     def _changeable(self) -> SeededEnvs:
         if self.envs is None or self.envs.watched is None:
-            where = "trains without one" if self.envs is None else f"trains in {self.config.env_id}, on the device"
-            raise UserError(f"an environment on the host can be changed; this run {where}")
+            where = "trains without one" if self.envs is None else f"trains in {self.config.env_id}, a VectorEnv"
+            raise UserError(f"only a gymnasium.Env can be changed; this run {where}")
+        if self.inputs.settings.her is not None:
+            raise UserError("her needs an environment that does not change: a curriculum cannot be used with it")
         return self.envs.watched
 
     # --- after every step ------------------------------------------------------------------------------------------
@@ -322,6 +355,7 @@ class Session:
 
     def start(self) -> None:
         self._call("on_start")
+        self.hooks.states()  # rejects one that cannot be saved now, not at the first checkpoint
         if self.evaluation_due and self.clock.running:
             self.evaluate()
 
@@ -345,10 +379,8 @@ class Session:
 
     def close(self, failed: bool) -> None:
         """Close everything; `failed`: the run ends with an exception."""
-        for writer in (*self.writers, self.logs["evaluations"]):
-            writer.close(failed)
-        self.display.close()
-        self.saver.close()
+        self._ends_failed = failed
+        self._opened.close()
 
 
 def newly_diverged_seeds(learner: Learner, known: Any, step: int) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from rl_training.core.rng import stream
 from rl_training.core.specs import ArraySpec, EnvSpec
 from rl_training.data.datasets.array_store import MEMORY_SHARE, Array, layout_bytes
 from rl_training.data.datasets.transitions import Transitions, check_values
-from rl_training.envs.host.conformance import check_same_spec, classified
+from rl_training.envs.host.conformance import check_equal, check_spaces, classified
 from rl_training.envs.host.episode_bound import DEFAULT_BOUND, EpisodeBound
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.vector import SeededEnvs
@@ -61,7 +61,7 @@ def record_policy(
     """
     require(0 <= noise < math.inf, "noise", f"a number >= 0, got {noise}")
     require(noise <= agent.spec.action.max_noise, "noise", f"a probability, got {noise}")
-    check_same_spec(agent.spec, source)
+    check_equal(agent.spec, check_spaces(source), source)
 
     def act(obs: Array, rng: np.random.Generator, action: ArraySpec) -> Array:
         return action.perturbed(agent.act(obs), noise, rng)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from rl_training.core.checks import UserError, one_line
 from rl_training.core.rng import stream
 from rl_training.core.specs import EnvSpec
 from rl_training.envs.host.classification import classify
-from rl_training.envs.host.factory import Env, EnvSource, Restore, note_once
+from rl_training.envs.host.factory import Env, EnvSource, Restore, call_environment, note_once
 from rl_training.envs.host.pixels import is_flag, is_number
 from rl_training.envs.host.wrappers import episode_limit, image_stack, image_wrapper
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec
@@ -43,11 +44,6 @@ def check_spaces(source: EnvSource) -> EnvSpec:
         return _conforming(env, source.env_id)
     finally:
         env.close()
-
-
-def check_same_spec(spec: EnvSpec, source: EnvSource) -> None:
-    """Reject an environment whose observations or actions differ from those that an agent was trained on."""
-    check_equal(spec, check_spaces(source), source)
 
 
 def check_equal(spec: EnvSpec, found: EnvSpec, source: EnvSource) -> None:
@@ -117,13 +113,13 @@ def _reject_unsupported_images(observation: ObservationCodec, name: str) -> None
 
 def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: str) -> None:
     rng = stream(0, "conformance")
-    answer = _call(name, "reset", lambda: env.reset(seed=7))
+    answer: Any = call_environment(name, "reset", lambda: env.reset(seed=7))
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
         raise UserError(f"environment {name!r}: reset must return (observation, info), got {_shown(answer)}")
     _check_observation(answer[0], observation, name, "reset")
     for _ in range(PROBE_STEPS):
         choice = action.to_env(action.spec.sample(rng, 1))[0]
-        answer = _call(name, "step", lambda choice=choice: env.step(choice))
+        answer = call_environment(name, "step", partial(env.step, choice))
         if not (isinstance(answer, tuple) and len(answer) == 5):
             raise UserError(
                 f"environment {name!r}: step must return (observation, reward, terminated, truncated, info), "
@@ -140,15 +136,6 @@ def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: s
         _check_observation(obs, observation, name, "step")
         if terminated or truncated:
             break
-
-
-def _call(name: str, what: str, call: Any) -> Any:
-    try:
-        return call()
-    except UserError:  # already in one line
-        raise
-    except Exception as error:
-        raise UserError(f"environment {name!r}: {what} raised {type(error).__name__}: {one_line(error)}") from error
 
 
 def _check_observation(value: Any, observation: ObservationCodec, name: str, what: str) -> None:

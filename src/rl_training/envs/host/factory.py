@@ -9,13 +9,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from weakref import WeakValueDictionary
 
 import gymnasium as gym
 
 from rl_training.config.train_config import NO_ENVIRONMENT, TrainConfig
-from rl_training.core.checks import UserError, did_you_mean, shown
+from rl_training.core.checks import UserError, did_you_mean, one_line, shown
 from rl_training.core.modules import import_named
 from rl_training.envs.host.atari import check_game, register_games
 from rl_training.envs.host.control_suite import PREFIX, ControlSuite, register_suite, use_headless_rendering
@@ -25,6 +25,7 @@ from rl_training.envs.host.pixels import NEEDS_EGL, describe_error
 from rl_training.envs.host.wrappers import for_evaluation, parse_wrappers
 from rl_training.envs.spaces import ActionCodec, ObservationCodec
 
+T = TypeVar("T")
 Env = gym.Env[Any, Any]
 EnvFactory = Callable[..., Any]  # makes an `Env`, or a `VectorEnv` from (seeds, num_envs, device)
 BATCHED = ("seeds", "num_envs", "device")
@@ -86,8 +87,8 @@ class EnvSource:
     def make(self, render_mode: str | None = None) -> Env:
         """A new environment, or a UserError."""
         if self.batched:
-            what = "a video, a recording and her need a gymnasium.Env: set its gymnasium_id"
-            raise UserError(f"{self.env_id} is a VectorEnv; {what}")
+            how = ", as for her and for recording data" if render_mode is None else ": set its gymnasium_id"
+            raise UserError(f"{self.env_id} is a VectorEnv, where a gymnasium.Env is needed{how}")
         kwargs = dict(self.kwargs)
         wrappers = parse_wrappers(kwargs.pop("wrappers", None))
         if render_mode is not None:
@@ -171,7 +172,7 @@ def env_source(config: TrainConfig, env_id: str | None = None, env_factory: EnvF
         if ":" in config.env_id:
             raise UserError(f"this run's environment {config.env_id!r} is in a module; name it again with env_id=...")
         if config.env_id.startswith("<"):
-            raise UserError(f"this run's environment {config.env_id} came from Python; pass env_factory=...")
+            raise UserError(f"this run's environment {config.env_id} came from Python; pass it again with env=...")
     return EnvSource(env_id or config.env_id, dict(config.env_kwargs), env_factory, info_metrics=config.info_metrics)
 
 
@@ -195,6 +196,16 @@ def environment_codecs(source: EnvSource) -> tuple[ObservationCodec, ActionCodec
         return ObservationCodec(env.observation_space), ActionCodec(env.action_space)
     finally:
         env.close()
+
+
+def call_environment(env_id: str, what: str, call: Callable[[], T]) -> T:
+    """Call an environment's own code; an exception in it is one line."""
+    try:
+        return call()
+    except UserError:  # already in one line
+        raise
+    except Exception as error:
+        raise UserError(f"environment {env_id!r}: {what} raised {type(error).__name__}: {one_line(error)}") from error
 
 
 def check_factory(factory: Any) -> None:

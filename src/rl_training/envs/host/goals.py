@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from rl_training.core.checks import UserError, one_line, shown
+from rl_training.core.checks import UserError, shown
 from rl_training.core.rng import stream
 from rl_training.core.specs import Entry
-from rl_training.envs.host.factory import Env, EnvSource
+from rl_training.envs.host.factory import Env, EnvSource, call_environment
 from rl_training.envs.spaces import ActionCodec, ObservationCodec
 from rl_training.envs.spaces.leaves import Array
 
@@ -72,14 +73,13 @@ class Goals:
 
     def _call(self, name: str, function: Callable[..., Any], achieved: Array, desired: Array) -> Array:
         """One call for all rows, or one for each where the environment takes single goals only."""
-        try:
+
+        def call() -> Array:
             if self._by_row[name]:
-                found = np.array([function(a, d, {}) for a, d in zip(achieved, desired, strict=True)])
-            else:
-                found = np.asarray(function(achieved, desired, {}))
-        except Exception as error:  # of the environment's own code
-            what = f"{name} raised {type(error).__name__}: {one_line(error)}"
-            raise UserError(f"environment {self.name!r}: {what}") from error
+                return np.array([function(a, d, {}) for a, d in zip(achieved, desired, strict=True)])
+            return np.asarray(function(achieved, desired, {}))
+
+        found = call_environment(self.name, name, call)
         if found.shape != (len(achieved),):
             what = f"{name} must return one number for each of {len(achieved)} goals, got shape {found.shape}"
             raise UserError(f"environment {self.name!r}: {what}")
@@ -118,13 +118,10 @@ class Goals:
         ended, episode = True, 0
         for one in actions:
             if ended:
-                self.env.reset(seed=episode)
+                call_environment(self.name, "reset", partial(self.env.reset, seed=episode))
                 episode += 1
-            try:
-                obs, reward, terminated, truncated, _ = self.env.step(one.copy())
-            except Exception as error:  # of the environment's own code
-                what = f"step raised {type(error).__name__}: {one_line(error)}"
-                raise UserError(f"environment {self.name!r}: {what}") from error
+            answer = call_environment(self.name, "step", partial(self.env.step, one.copy()))
+            obs, reward, terminated, truncated, _ = answer
             ended = bool(terminated or truncated)
             values = (obs[ACHIEVED], obs[DESIRED], reward, terminated)
             for name, value in zip(found, values, strict=True):
@@ -155,5 +152,3 @@ def _goal_codec(env: Env, name: str) -> ObservationCodec:
         kinds = f"{found[ACHIEVED]} and {found[DESIRED]}"
         raise UserError(f"her needs goals that are arrays of one shape; {name} has {kinds}")
     return codec
-
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,16 @@ def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
     if isinstance(space, spaces.Tuple):
         return {"kind": "tuple", "spaces": [space_to_dict(one) for one in space.spaces]}
     assert isinstance(space, spaces.Box)
-    bounds = {name: np.asarray(getattr(space, name), np.float64) for name in ("low", "high")}
+    return box_to_dict(space.shape, np.dtype(space.dtype).name, {"low": space.low, "high": space.high})
+
+
+def box_to_dict(shape: Sequence[int], dtype: str, bounds: Mapping[str, Any]) -> dict[str, Any]:
+    """A Box as JSON; `bounds` are arrays of its shape, or nested lists."""
+    arrays = {name: np.asarray(bound, np.float64).reshape(shape) for name, bound in bounds.items()}
+    same = {name: bool(array.size) and bool((array == array.flat[0]).all()) for name, array in arrays.items()}
     # repr keeps every bit and infinity; a bound that is the same everywhere is written once
-    texts = {k: [repr(float(b)) for b in (v.flat[:1] if (v == v.flat[0]).all() else v.flat)] for k, v in bounds.items()}
-    return {"kind": "box", "shape": list(space.shape), "dtype": np.dtype(space.dtype).name, **texts}
+    texts = {k: [repr(float(bound)) for bound in (v.flat[:1] if same[k] else v.flat)] for k, v in arrays.items()}
+    return {"kind": "box", "shape": list(shape), "dtype": dtype, **texts}
 
 
 def space_from_dict(values: dict[str, Any], depth: int = 0) -> spaces.Space[Any]:

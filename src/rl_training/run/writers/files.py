@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from rl_training.core.checks import UserError
 from rl_training.files.atomic import finite, replace_file
+from rl_training.files.json_lines import ROW_KEYS
 
 Row = Mapping[str, Any]
 
@@ -28,16 +29,18 @@ class Writer(Protocol):
 
 
 class JsonLines:
-    """A file with one JSON object per line, truncated to the checkpoint's offset on resume."""
+    """A file with one JSON object per line, which `cut` truncates to the checkpoint's offset before the first row."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         # Unbuffered: a row that failed to be written must not be written again when the file is closed.
-        self._handle = path.open("ab", buffering=0)
+        self._handle, self._start = path.open("ab", buffering=0), offset
         if os.fstat(self._handle.fileno()).st_size < offset:
             self._handle.close()
             raise UserError(f"{path}: shorter than recorded in its checkpoint; it was cut or replaced")
-        # Rows after the checkpoint will be written again, and the last one may be incomplete.
-        self._handle.truncate(offset)
+
+    def cut(self) -> None:
+        """Remove the rows after the checkpoint: they will be written again, and the last one may be incomplete."""
+        self._handle.truncate(self._start)
         self._handle.seek(0, os.SEEK_END)
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -100,5 +103,5 @@ def numbers(row: Row) -> dict[str, float]:
     return {
         name: value
         for name, value in row.items()
-        if name not in ("step", "seed") and isinstance(value, (int, float)) and math.isfinite(value)
+        if name not in ROW_KEYS and isinstance(value, (int, float)) and math.isfinite(value)
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,13 @@ def wait_until_written(paths: Iterable[Path], seconds: float) -> None:
             time.sleep(0.05)
 
 
-def newest_step(paths: Iterable[Path]) -> int:
-    """The last step in any of these segments; -1 without one."""
-    found = (record for path in paths for record in records(path))
-    return max((int(record.history.step.num) for record in found if record.HasField("history")), default=-1)
+def newest_steps(paths: Iterable[Path], names: Sequence[str]) -> dict[str, int]:
+    """By name, the last step at which any of these segments has that metric; -1 without one."""
+    newest = dict.fromkeys(names, -1)
+    for record in (record for path in paths for record in records(path) if record.HasField("history")):
+        for name in {item.key or "/".join(item.nested_key) for item in record.history.item} & newest.keys():
+            newest[name] = max(newest[name], int(record.history.step.num))
+    return newest
 
 
 def records(path: Path) -> Iterator[Any]:

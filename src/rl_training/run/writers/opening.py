@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,35 +38,31 @@ def check_writers(config: TrainConfig) -> None:
             raise UserError(f"writer {name} needs pip install 'rl-training[{name}]'{missing}") from error
 
 
-def open_writers(
-    config: TrainConfig, run_dir: Path, record: RunRecord, resumed_at: int | None, note: Note
-) -> list[Writer]:
-    """The writers besides metrics.jsonl, which is cut back to the checkpoint of step `resumed_at`, None without one."""
-    opened: list[Writer] = []
-    metrics, seeds = run_dir / "metrics.jsonl", config.seed_list
-    try:
-        for name, values in config.writer_options.items():
-            if name in SERVICES:
-                service = _open_service(name, parse(WRITERS[name], values), config, run_dir, record)
-                opened.append(Guarded(name, Once(service), note))
-                if service.notice:
-                    note(service.notice)
-                opened[-1].write(list(read_rows(metrics)))  # those that it does not have
-            elif name == "csv":
-                opened.append(Guarded(name, CsvFile(run_dir / "metrics.csv", read_rows(metrics)), note))
-            else:
-                board = TensorBoard(run_dir, seeds, 0 if resumed_at is None else resumed_at + 1)
-                opened.append(Guarded(name, board, note))
-                if board.is_new:
-                    opened[-1].write(list(read_rows(metrics)))
-    except BaseException:
-        for writer in opened:
-            writer.close(failed=True)
-        raise
-    return opened
+def start_services(config: TrainConfig, run_dir: Path, record: RunRecord, note: Note) -> Iterator[Guarded]:
+    """The services that the config names, as they start; one that cannot start rejects the run."""
+    for name, values in config.writer_options.items():
+        if name in SERVICES:
+            service = _start_service(name, parse(WRITERS[name], values), config, run_dir, record)
+            yield Guarded(name, Once(service), note)
+            if service.notice:
+                note(service.notice)
 
 
-def _open_service(name: str, options: Any, config: TrainConfig, run_dir: Path, record: RunRecord) -> Service:
+def open_files(config: TrainConfig, run_dir: Path, resumed_at: int | None, note: Note) -> Iterator[Guarded]:
+    """The other writers besides metrics.jsonl, which has the rows of a resumed run up to step `resumed_at`."""
+    rows = list(read_rows(run_dir / "metrics.jsonl"))
+    for name in config.writer_options:
+        if name == "csv":
+            yield Guarded(name, CsvFile(run_dir / "metrics.csv", rows), note)
+        elif name == "tensorboard":
+            board = TensorBoard(run_dir, config.seed_list, 0 if resumed_at is None else resumed_at + 1)
+            guarded = Guarded(name, board, note)
+            yield guarded
+            if board.is_new:
+                guarded.write(rows)
+
+
+def _start_service(name: str, options: Any, config: TrainConfig, run_dir: Path, record: RunRecord) -> Service:
     """A service with the ids of its runs in the run's record, which has them from now on."""
     entries = record.values.get("writers") or {}
     try:

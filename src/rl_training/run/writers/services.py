@@ -15,7 +15,7 @@ from rl_training.config.writers import MlflowOptions, WandbOptions
 from rl_training.core.checks import UserError, one_line
 from rl_training.run.writers.files import Row, numbers
 from rl_training.run.writers.offline_segments import (
-    newest_step,
+    newest_steps,
     segments,
     wait_for_new_name,
     wait_until_written,
@@ -76,7 +76,7 @@ class Wandb:
         self.ids = {str(seed): ids.get(str(seed)) or uuid.uuid4().hex[:12] for seed in seeds}
         self._runs: dict[int, Any] = {}
         self._run_dir, self._offline = run_dir, _is_offline(options)
-        offline = {seed: newest_step(segments(run_dir, self.ids[str(seed)])) for seed in seeds}
+        offline = {seed: newest_steps(segments(run_dir, self.ids[str(seed)]), KINDS) for seed in seeds}
         try:
             for seed in seeds:
                 wait_for_new_name(run_dir, self.ids[str(seed)])
@@ -98,8 +98,9 @@ class Wandb:
             self.close(failed=True)
             why = one_line(error)
             raise UserError(f"writer wandb: a run cannot be started ({why}); mode: offline needs no network") from error
+        # Online there is one step for both kinds: a row at or before it would be dropped.
         self.received = {
-            seed: dict.fromkeys(KINDS, max(run.step - 1, offline[seed])) for seed, run in self._runs.items()
+            seed: {kind: max(run.step - 1, offline[seed][kind]) for kind in KINDS} for seed, run in self._runs.items()
         }
         self.notice = None if self._offline else f"wandb: {', '.join(run.url for run in self._runs.values())}"
 
