@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from rl_training.data.replay.part import segment_rows
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.worker import LocalStepper
 from rl_training.run.capacity import make_replay
+from rl_training.run.resume import resume_training
 
 CLOCK = {"time/fps", "time/time_elapsed"}
 # Every number is prime to every other, so that no two things fall due at the same step by design.
@@ -177,6 +179,21 @@ def compare_runs(a: Path, b: Path) -> list[str]:
     first, second = contents(a), contents(b)
     found = [f"{name}: only in {a if name in first else b}" for name in sorted(first.keys() ^ second.keys())]
     return found + [f"{name} differs" for name in sorted(first.keys() & second.keys()) if first[name] != second[name]]
+
+
+def whole_and_cut(
+    start: Callable[[list[Any]], Any], cut: int, folder: Path, monkeypatch: Any, **more: Any
+) -> list[str]:
+    """What differs between a run of `start(callbacks)` and the same run stopped at step `cut` and resumed."""
+    found = []
+    for name, callbacks in (("whole", []), ("cut", [lambda session: session.step < cut])):
+        (folder / name).mkdir()
+        monkeypatch.chdir(folder / name)  # the config of both names the same output_dir
+        result = start(callbacks)
+        assert name == "whole" or cut <= result.metrics["global_step"] < cut + 8, "it was not cut where it was meant to"
+        found.append(result.run_dir.absolute())
+    resume_training(found[1], show_progress=False, **more)
+    return compare_runs(*found)
 
 
 def contents(run_dir: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,27 +11,17 @@ import pytest
 import torch
 from dict_envs import AnySpaces
 from gymnasium import spaces
-from resume_harness import compare_runs
+from resume_harness import whole_and_cut
 from seed_harness import assert_same_bits, saved_arrays
 
 import rl_training
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
-from rl_training.run.callbacks import Callback
-from rl_training.run.resume import resume_training
 from rl_training.run.run import train
 
 QUICK = {"total_timesteps": 90, "eval_episodes": 1, "eval_interval": 40, "video": False, "report": False}
 SETTINGS = {"learning_starts": 20, "batch_size": 16, "hidden_sizes": [16], "buffer_capacity": 64}
 TASKS = [("dqn", "numbers", "multi_discrete"), ("sac", "numbers", "box"), ("dqn", "multi_binary", "multi_binary")]
-
-
-class StopAt(Callback):
-    def __init__(self, step: int) -> None:
-        self.last = step
-
-    def on_step(self, session: Any) -> bool:
-        return bool(session.step < self.last)
 
 
 def config(path: Path, algo: str, observation: str, action: str, **changes: Any) -> TrainConfig:
@@ -47,13 +38,8 @@ def run(path: Path, task: tuple[str, str, str], callbacks: Any = (), **changes: 
 @pytest.mark.parametrize("task", TASKS, ids="-".join)
 def test_a_cut_run_ends_in_the_same_bits(task: tuple[str, str, str], tmp_path: Path, monkeypatch) -> None:
     options = {"seeds": (0, 7), "num_envs": 2, "settings": {"normalize_observations": "mult" not in task[1]}}
-    found = []
-    for name, callbacks in (("whole", []), ("cut", [StopAt(53)])):
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)  # the config of both names the same output_dir
-        found.append(run(Path("runs"), task, callbacks, **options).run_dir.absolute())
-    resume_training(found[1], show_progress=False)
-    assert compare_runs(*found) == []
+    start = partial(run, Path("runs"), task, **options)
+    assert whole_and_cut(start, 53, tmp_path, monkeypatch) == []
 
 
 @pytest.mark.parametrize("task", TASKS[:2], ids="-".join)

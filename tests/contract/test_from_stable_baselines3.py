@@ -185,7 +185,14 @@ class Checks:
         assert [path.name for path in videos] == [f"step_{STEPS}.webm"]
 
 
-@pytest.mark.parametrize("number", [number for number in PAIRS if number != COMMANDS])
+# More than a second each: `make test-all` runs them.
+LONGER = {4, 5, 6, 8, 14, 21, 22, 23, 24, 26}
+
+
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(n, marks=pytest.mark.sweep if n in LONGER else ()) for n in PAIRS if n != COMMANDS],
+)
 def test_a_snippet_runs(number: int, first_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in PACKAGES.get(number, ()):
         pytest.importorskip(package)
@@ -196,6 +203,7 @@ def test_a_snippet_runs(number: int, first_folder: Path, tmp_path: Path, monkeyp
     getattr(Checks(), f"of_{number}")(**names)
 
 
+@pytest.mark.sweep
 def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for line in shortened(PAIRS[COMMANDS][1][1]).splitlines():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from resume_harness import compare_runs
+from resume_harness import whole_and_cut
 from seed_harness import assert_same_bits, saved_arrays
 
 import rl_training
@@ -51,18 +52,17 @@ def run(path: Path, algo: str, callbacks: Any = (), **changes: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("algo", "strategy"),
-    [("dqn", "future"), ("sac", "episode"), *(pytest.param(a, "future", marks=pytest.mark.sweep) for a in TASKS)],
+    [
+        ("dqn", "future"),
+        pytest.param("sac", "episode", marks=pytest.mark.sweep),
+        *(pytest.param(a, "future", marks=pytest.mark.sweep) for a in TASKS),
+    ],
 )
 def test_a_cut_run_ends_in_the_same_bits(algo: str, strategy: str, tmp_path: Path, monkeypatch: Any) -> None:
     """The ring of 64 rows is overwritten within the 90 steps of each of two environments."""
     options = {"seeds": (0, 7), "num_envs": 2, "total_timesteps": 180, "settings": {"her": {"strategy": strategy}}}
-    found = []
-    for name, callbacks in (("whole", []), ("cut", [StopAt(103)])):
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)  # the config of both names the same output_dir
-        found.append(run(Path("runs"), algo, callbacks, **options).run_dir.absolute())
-    resume_training(found[1], show_progress=False)
-    assert compare_runs(*found) == []
+    start = partial(run, Path("runs"), algo, **options)
+    assert whole_and_cut(start, 103, tmp_path, monkeypatch) == []
 
 
 @pytest.mark.parametrize("algo", ["dqn", "sac"])
@@ -137,13 +137,7 @@ def test_a_compiled_run_agrees_within_rounding(algo: str, tmp_path: Path, monkey
 @pytest.mark.parametrize("algo", TASKS)
 def test_a_gpu_run_is_resumed_exactly(algo: str, mode: str, tmp_path: Path, monkeypatch: Any) -> None:
     options = {"seeds": (0, 7), "num_envs": 2, "device": "cuda", "compile": mode}
-    found = []
-    for name, callbacks in (("whole", []), ("cut", [StopAt(53)])):
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)
-        found.append(run(Path("runs"), algo, callbacks, **options).run_dir.absolute())
-    resume_training(found[1], show_progress=False)
-    assert compare_runs(*found) == []
+    assert whole_and_cut(partial(run, Path("runs"), algo, **options), 53, tmp_path, monkeypatch) == []
 
 
 @pytest.mark.cuda

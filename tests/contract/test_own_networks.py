@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,14 @@ import dict_envs  # noqa: F401  (registers AnySpaces-v0)
 import numpy as np
 import own_networks as own
 import pytest
-from harness import run_cli
-from resume_harness import compare_runs
+from resume_harness import whole_and_cut
 from seed_harness import assert_same_bits, saved_arrays
-from test_any_spaces import StopAt
 
 import rl_training
 from rl_training.cli import main
 from rl_training.config.objects import python_objects
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
-from rl_training.run.resume import resume_training
 from rl_training.run.run import train
 
 QUICK = {"total_timesteps": 90, "eval_episodes": 1, "eval_interval": 40, "video": False, "report": False,
@@ -58,18 +56,12 @@ EVERY = [pytest.param(task, marks=() if task in DEFAULT else pytest.mark.sweep) 
 
 @pytest.mark.parametrize("task", EVERY)
 def test_resume_of_a_cut_run_has_the_same_bits(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {"seeds": (0, 7), "num_envs": 2}
-    found = []
-    for name, callbacks in (("whole", []), ("cut", [StopAt(53)])):
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)  # the config of both names the same output_dir
-        run = train(config(Path("runs"), task, **options), callbacks=callbacks, show_progress=False)
-        found.append(run.run_dir.absolute())
-    resume_training(found[1], show_progress=False, objects=objects_of(task))
-    assert compare_runs(*found) == []
+    made = config(Path("runs"), task, seeds=(0, 7), num_envs=2)
+    start = partial(train, made, None, show_progress=False)
+    assert whole_and_cut(start, 53, tmp_path, monkeypatch, objects=objects_of(task)) == []
 
 
-@pytest.mark.parametrize("task", ["options", "mixed"])
+@pytest.mark.parametrize("task", [pytest.param("options", marks=pytest.mark.sweep), "mixed"])
 def test_a_seed_among_others_is_the_seed_alone(task: str, tmp_path: Path) -> None:
     together = train(config(tmp_path / "together", task, seeds=(4, 2)), show_progress=False)
     alone = train(config(tmp_path / "alone", task, seeds=(2,)), show_progress=False)
@@ -92,23 +84,30 @@ def test_an_agent_with_own_networks_in_python(tmp_path: Path) -> None:
     assert again.result.metrics["global_step"] == 120
 
 
-def test_the_command_line_imports_what_it_names_and_no_file_does(tmp_path: Path) -> None:
-    tests = Path(own.__file__).parent
+def test_the_command_line_imports_what_it_names_and_no_file_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(Path(own.__file__).parent)
+
+    def run(*words: str) -> tuple[int, str]:
+        status = main([*words])
+        return status, capsys.readouterr().err
+
     quick = ["--total-timesteps", "60", "--eval-episodes", "1", "--quiet", "--output-dir", str(tmp_path / "runs"),
              "--set", "learning_starts=20", "--set", "video=false", "--set", "report=false"]  # fmt: skip
     named = ["--object", "network.features=own_networks:Features"]
-    made = run_cli("train", "sac", "Pendulum-v1", *quick, *named, cwd=tests)
-    assert made.returncode == 0, made.stderr
+    assert run("train", "sac", "Pendulum-v1", *quick, *named)[0] == 0
     run_dir = next((tmp_path / "runs").iterdir())
     assert "features: own_networks:Features" in (run_dir / "config.yaml").read_text()
-    refused = run_cli("evaluate", str(run_dir), "--num-episodes", "1", cwd=tests)
-    assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1
-    assert "network.features is 'own_networks:Features'" in refused.stderr and "pass it with --object" in refused.stderr
-    assert run_cli("evaluate", str(run_dir), "--num-episodes", "1", *named, cwd=tests).returncode == 0
-    resumed = run_cli("resume", str(run_dir), "--total-timesteps", "80", "--quiet", *named, cwd=tests)
-    assert resumed.returncode == 0, resumed.stderr
-    again = run_cli("train", "--config", str(run_dir / "config.yaml"), *quick, cwd=tests)  # a file names it
-    assert again.returncode == 2 and "network.features is 'own_networks:Features'" in again.stderr
+    status, message = run("evaluate", str(run_dir), "--num-episodes", "1")
+    assert status == 2 and len(message.splitlines()) == 1
+    assert "network.features is 'own_networks:Features'" in message and "pass it with --object" in message
+    assert run("evaluate", str(run_dir), "--num-episodes", "1", *named)[0] == 0
+    assert run("resume", str(run_dir), "--total-timesteps", "80", "--quiet", *named)[0] == 0
+    monkeypatch.delitem(sys.modules, "own_networks")
+    status, message = run("train", "--config", str(run_dir / "config.yaml"), *quick)  # a file names it
+    assert status == 2 and "network.features is 'own_networks:Features'" in message
+    assert "own_networks" not in sys.modules
 
 
 @pytest.mark.parametrize(

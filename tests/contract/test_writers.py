@@ -287,7 +287,7 @@ def test_a_writer_that_fails_does_not_end_the_run(tmp_path: Path, monkeypatch, c
     assert [row["step"] for row in of_csv(resumed.run_dir)] == [20, 40, 60, 80, 100, 120, 140]
 
 
-@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+@pytest.mark.parametrize("name", ["wandb", pytest.param("mlflow", marks=pytest.mark.sweep)])
 def test_a_failed_run_has_every_row_once(name: str, new_store, tmp_path: Path) -> None:
     """Closed, the service has the rows of steps 60 and 80, which are repeated after the checkpoint of step 50."""
     pytest.importorskip(name)

@@ -59,7 +59,12 @@ def state(made: Any, seed: int = 0) -> dict[str, Tensor]:
 
 
 # --- layers ------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", ACTIVATIONS)
+BY_DEFAULT = ("Tanh", "SiLU", "Mish", "ELU")  # the others: `make test-all`
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in BY_DEFAULT else pytest.mark.sweep) for name in ACTIVATIONS]
+)
 def test_activations_are_torchs_and_the_same_for_stacked_seeds(name: str) -> None:
     x = torch.linspace(-30, 30, 4001)
     torch.testing.assert_close(Activation(name)(x), getattr(nn, name)()(x), atol=2e-7, rtol=2e-6)
@@ -211,8 +216,9 @@ def test_a_seed_among_others_is_the_seed_alone_with_every_option(algo: str) -> N
 
 
 @pytest.mark.parametrize(
-    "network", [pytest.param(ALL, marks=pytest.mark.sweep, id="options"), pytest.param(OWN, id="own")]
+    "network", [pytest.param(ALL, id="options"), pytest.param(OWN, id="own")]
 )
+@pytest.mark.sweep
 def test_compiled_updates_are_the_eager_ones(network: dict[str, Any]) -> None:
     eager, compiled = (train(learner("sac", network, (4, 5), compiled), 2) for compiled in (False, True))
     for name, one in state(eager, 1).items():

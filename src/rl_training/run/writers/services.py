@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from rl_training.run.writers.offline_segments import (
 KINDS = ("train/n_updates", "eval/mean_reward")  # one in each row of training, the other in each row of an evaluation
 FINISH_SECONDS = 60  # for rows that are still on their way to Weights & Biases when a run ends
 WRITE_SECONDS = 5  # for the file of an offline run
+IN_USE_SECONDS = 20  # until the service of Weights & Biases notices that a process was killed
 Ids = dict[str, str]  # by seed
 
 
@@ -66,6 +68,20 @@ def _is_offline(options: WandbOptions) -> bool:
     return options.mode == "offline" or os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun")
 
 
+def _start_wandb(**options: Any) -> Any:
+    """`wandb.init`; waits while its service still holds the run of a process that was killed a moment ago."""
+    import wandb
+
+    end = time.monotonic() + IN_USE_SECONDS
+    while True:
+        try:
+            return wandb.init(**options)
+        except Exception as error:
+            if "is in use" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.2)
+
+
 class Wandb:
     """One run of Weights & Biases for each seed, in the group of the run directory."""
 
@@ -80,7 +96,7 @@ class Wandb:
         try:
             for seed in seeds:
                 wait_for_new_name(run_dir, self.ids[str(seed)])
-                self._runs[seed] = wandb.init(
+                self._runs[seed] = _start_wandb(
                     project=options.project,
                     entity=options.entity,
                     group=options.group or run_dir.name,
