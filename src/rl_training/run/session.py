@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,13 +16,11 @@ from rl_training.checkpoint.parts import Part, PartState, StoredPart
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.checkpoint.schema import LOGS, SessionState
 from rl_training.checkpoint.write import remove_newer
-from rl_training.core.checks import UserError
-from rl_training.core.schedules import Every
 from rl_training.core.signals import Stopped, active_signals, interruptible
 from rl_training.envs.base import Statistics
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.episodes import EpisodeStatistics
-from rl_training.envs.host.vector import MAX_LOG, SeededEnvs
+from rl_training.envs.host.vector import MAX_LOG
 from rl_training.envs.spaces import space_to_dict
 from rl_training.files.atomic import replace_file
 from rl_training.files.json_lines import read_rows
@@ -30,6 +28,7 @@ from rl_training.files.run_directory import RunRecord
 from rl_training.loops.clock import Clock
 from rl_training.loops.regime import Regime
 from rl_training.run.agent import Agent
+from rl_training.run.callback_interface import CallbackInterface
 from rl_training.run.evaluate import Evaluation, EvaluationPlan, Guard, evaluate, evaluation_summary
 from rl_training.run.hooks import Hooks
 from rl_training.run.inputs import RunInputs
@@ -49,7 +48,7 @@ class TrainingFailure(Exception):
 TOO_LONG = f"an episode lasted more than {MAX_LOG} steps: on resume it starts again"
 
 
-class Session:
+class Session(CallbackInterface):
     """Logs, evaluations, checkpoints and callbacks of one run."""
 
     name = "session"
@@ -114,60 +113,6 @@ class Session:
     def _closed_later(self, writer: W) -> W:
         self._opened.callback(lambda: writer.close(self._ends_failed))
         return writer
-
-    # --- properties for callbacks ----------------------------------------------------------------------------------
-    @property
-    def step(self) -> int:
-        return self.clock.step
-
-    @property
-    def total(self) -> int:
-        return self.clock.total
-
-    @property
-    def gradient_steps(self) -> int:
-        return self.learner.update_count
-
-    @property
-    def settings(self) -> Any:
-        return self.learner.settings
-
-    @property
-    def elapsed(self) -> float:
-        return self.elapsed_before + time.monotonic() - self.started
-
-    # --- methods for callbacks -------------------------------------------------------------------------------------
-    def log(self, name: str, value: Any) -> None:
-        """Put a value into the next row of training metrics: a number, or one for each seed. The last one counts."""
-        self.logged.log(name, value, mean=False)
-
-    def log_mean(self, name: str, value: Any) -> None:
-        """The same, but the row has the mean of all values that were logged so since the last row, or since `log`."""
-        self.logged.log(name, value, mean=True)
-
-    def note(self, text: str) -> None:
-        """Show one line to the user."""
-        self.display.note(text)
-
-    def passed(self, interval: int) -> bool:
-        """Whether this step reached or passed a multiple of `interval`."""
-        return self.clock.is_due(Every(interval))
-
-    def change_environment(self, **changes: Any) -> None:
-        """Set attributes, or call `set_...` methods, of every training environment, each before its next reset."""
-        self._changeable().change(changes)
-
-    def check_changes(self, names: Iterable[str]) -> None:
-        """Reject names that `change_environment` cannot change."""
-        self._changeable().stepper.check_changes(dict.fromkeys(names))
-
-    def _changeable(self) -> SeededEnvs:
-        if self.envs is None or self.envs.watched is None:
-            where = "trains without one" if self.envs is None else f"trains in {self.config.env_id}, a VectorEnv"
-            raise UserError(f"only a gymnasium.Env can be changed; this run {where}")
-        if self.inputs.settings.her is not None:
-            raise UserError("her needs an environment that does not change: a curriculum cannot be used with it")
-        return self.envs.watched
 
     # --- after every step ------------------------------------------------------------------------------------------
     def after_step(self) -> None:
