@@ -322,3 +322,8 @@ def test_refused_settings(settings: dict[str, Any], message: str) -> None:
     if "batch_size" not in settings:
         with pytest.raises(ValueError, match="must be"):
             make_sac(**settings)
+
+
+def test_samples_are_drawn_on_the_device_of_the_model() -> None:
+    model = MLPSACModel(3, 2, (4,)).to("meta")
+    assert model.sample_actions(torch.zeros(5, 3, device="meta")).actions.device.type == "meta"

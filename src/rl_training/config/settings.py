@@ -51,7 +51,7 @@ class TrainSettings:
     def rate(self, progress: float) -> float:
         """The learning rate after this share of the run."""
         schedule = self.learning_rate_schedule
-        if not isinstance(schedule, str) or ":" in schedule:
+        if schedule not in SCHEDULES:
             # An extended run stays at the end of its schedule.
             return _rate_of(python_object(schedule, "learning_rate_schedule"), min(progress, 1.0))
         rate: float = SCHEDULES[schedule](self.learning_rate, self.learning_rate * self.learning_rate_end, progress)
@@ -100,7 +100,7 @@ class TrainSettings:
     @property
     def can_learn(self) -> bool:
         """Whether the schedule of the learning rate is here, and not only named by a file."""
-        return not isinstance(self.learning_rate_schedule, str) or ":" not in self.learning_rate_schedule
+        return not isinstance(self.learning_rate_schedule, str) or self.learning_rate_schedule in SCHEDULES
 
     def __post_init__(self) -> None:
         check(self)

@@ -21,8 +21,8 @@ class GaussianPolicyModel(nn.Module):
 
     def sample_actions(self, obs: Tensor, deterministic: bool = False) -> SampledActions:
         """Random actions, or the mode of the policy."""
-        obs = batch_of(obs, self.obs_dim)
-        noise = None if deterministic else torch.randn(rows_of(obs), self.action_dim)
+        obs, device = batch_of(obs, self.obs_dim), next(self.parameters()).device
+        noise = None if deterministic else torch.randn(rows_of(obs), self.action_dim, device=device)
         return SampledActions(*self.actor(obs, noise))
 
 
