@@ -1,5 +1,7 @@
 # Written by scripts/stubs.py from the registry of algorithms: `make stubs`.
 
+from rl_training.algorithms.a2c import A2C as A2C
+from rl_training.algorithms.a2c import a2c_loss as a2c_loss
 from rl_training.algorithms.bc import BC as BC
 from rl_training.algorithms.c51_dqn import C51DQN as C51DQN
 from rl_training.algorithms.cql import CQL as CQL
@@ -13,6 +15,10 @@ from rl_training.algorithms.drqv2 import drqv2_loss as drqv2_loss
 from rl_training.algorithms.iql import IQL as IQL
 from rl_training.algorithms.iql import iql_loss as iql_loss
 from rl_training.algorithms.iqn import IQN as IQN
+from rl_training.algorithms.ppo import PPO as PPO
+from rl_training.algorithms.ppo import ppo_loss as ppo_loss
+from rl_training.algorithms.pqn import PQN as PQN
+from rl_training.algorithms.pqn import pqn_loss as pqn_loss
 from rl_training.algorithms.qr_dqn import QRDQN as QRDQN
 from rl_training.algorithms.rainbow_dqn import RainbowDQN as RainbowDQN
 from rl_training.algorithms.redq import REDQ as REDQ

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rl_training.algorithms.definition import Algorithm
 from rl_training.algorithms.model_tensors import buffers_of, parameters_of, tie
 from rl_training.algorithms.normalizer import GROUP, ObservationNormalizer
-from rl_training.config.settings import ReplaySettings
+from rl_training.config.settings import ReplaySettings, TrainSettings
 from rl_training.core.checks import UserError, require
 from rl_training.core.results import UpdateResult
 from rl_training.core.rng import stream
@@ -22,7 +22,7 @@ from rl_training.core.schedules import Every, linear
 from rl_training.core.specs import ACTION_DTYPES, Array, ArraySpec, EnvSpec, image, vector
 from rl_training.engine.acting import NO_STATE, Act, Acting, State
 from rl_training.engine.compilation import Announce
-from rl_training.engine.engine import MAX_COUNT, Engine, Execution
+from rl_training.engine.engine import MAX_COUNT, RUNNING, Engine, Execution
 from rl_training.engine.groups import Groups, Params
 from rl_training.engine.networks import BUFFERS, Batch, Binding, BoundNetwork, Networks, must_loop
 from rl_training.engine.optimizers import Adam, optimizer_of
@@ -47,7 +47,7 @@ class Learner(Algorithm):
         self,
         *,
         model: nn.Module | Sequence[nn.Module],
-        settings: ReplaySettings | None = None,
+        settings: TrainSettings | None = None,
         seeds: Sequence[int] = (0,),
         device: str | torch.device = "cpu",
         compiled: bool = False,
@@ -69,6 +69,8 @@ class Learner(Algorithm):
         targets = self.target_update()
         members = self._members(models, targets)
         buffers = buffers_of(models, self.modules, self.binding.networks, targets)
+        if self.running():
+            buffers[RUNNING] = [self.running() for _ in models]
         self.engine = Engine(phases, members, self.binding, execution, targets, buffers)
         self._noise_specs: dict[int, dict[str, NoiseSpec]] = {}  # by batch size
         self.last_step = 0  # the environment step of the newest update, by which hard target copies are scheduled
@@ -84,7 +86,7 @@ class Learner(Algorithm):
     def create(
         cls,
         spec: EnvSpec,
-        settings: ReplaySettings,
+        settings: TrainSettings,
         seeds: Sequence[int],
         *,
         device: str | torch.device = "cpu",
@@ -130,6 +132,12 @@ class Learner(Algorithm):
         if self.normalizer is not None and self.normalizer.running:
             vectors = numbers(self.observation, split(self.observation, obs))
             self.engine.set_group(GROUP, self.normalizer.observe(vectors))
+
+    def observe_all(self, obs: Tensor) -> None:
+        """`observe` for the many rows (seeds, rows, *obs) of a rollout at once."""
+        if self.normalizer is not None and self.normalizer.running:
+            vectors = numbers(self.observation, split(self.observation, obs))
+            self.engine.set_group(GROUP, self.normalizer.observe_all(vectors))
 
     def set_obs_stats(self, mean: Array, std: Array) -> None:
         """Set the mean and standard deviation of observations, if they are normalised."""
@@ -181,9 +189,13 @@ class Learner(Algorithm):
         if not any(network.dropouts for network in self.binding.networks.values()):
             return self.noise(batch_size)
         if batch_size not in self._noise_specs:
-            own, batch = self.noise(batch_size), zeros(self.observation, self.action_spec, (1, batch_size), self.device)
+            own, batch = self.noise(batch_size), self.example_batch(batch_size)
             self._noise_specs[batch_size] = {**own, **dropout_specs(self.engine, batch, self.engine.host_noise(own))}
         return self._noise_specs[batch_size]
+
+    def example_batch(self, rows: int) -> Batch:
+        """A batch of zeros, to find out what the losses need."""
+        return zeros(self.observation, self.action_spec, (1, rows), self.device)
 
     def update(self, batch: Mapping[str, Any], global_step: int | None = None) -> UpdateResult:
         """Take one gradient step of the whole algorithm on a given batch (one seed)."""
@@ -192,7 +204,7 @@ class Learner(Algorithm):
         require(len(set(rows.values())) == 1, "all batch tensors", f"of the same length, got {rows}")
         if not self.engine.rate_values:
             self.set_progress(self.progress)  # raises: the schedule is not here
-        noise = self.engine.host_noise(self.update_noise(tensors["rewards"].shape[1]))
+        noise = self.engine.host_noise(self.update_noise(next(iter(rows.values()))))
         with self.engine.denormals_flushed():
             self.engine.update(tensors, noise, due=tuple(phase.name for phase in self.engine.phases))
         self._set_step(self.update_count if global_step is None else global_step)
@@ -207,9 +219,15 @@ class Learner(Algorithm):
         # A (batch, 1) column would silently broadcast to (batch, batch).
         if name in ("rewards", "dones", "weights", "discounts"):
             return tensor.float().reshape(-1)
-        if name == "actions" and ACTION_DTYPES[self.actions[0]] == "int64":
+        if name == "actions" and self._action_dtype == "int64":
             return tensor
         return tensor if tensor.dtype == torch.uint8 and name in ("actions", "obs", "next_obs") else tensor.float()
+
+    @property
+    def _action_dtype(self) -> str:
+        """The dtype of actions; only an algorithm for actions of several dtypes asks its model."""
+        dtypes = {ACTION_DTYPES[kind] for kind in self.actions}
+        return self.action_spec.dtype if len(dtypes) > 1 else dtypes.pop()
 
     def _set_step(self, global_step: int) -> None:
         """Set the step of the newest update; copy the targets if it passed a multiple of their interval."""
@@ -253,15 +271,16 @@ class Learner(Algorithm):
         return self.binding.networks_of(self.engine.groups_by_seed()[index])
 
     def seed_parameters(self, index: int) -> dict[str, Tensor]:
-        """One seed's parameters and buffers by name, without its target networks."""
+        """One seed's parameters and buffers by name, without its target networks and what belongs to the run."""
         targets = self.engine.targets.groups if self.engine.targets is not None else {}
         groups = self.engine.groups_by_seed()[index]
-        return {
+        found = {
             f"{group.removeprefix(BUFFERS)}.{name}": tensor
             for group, params in groups.items()
             if group.removeprefix(BUFFERS) not in targets
             for name, tensor in params.items()
         }
+        return {name: tensor for name, tensor in found.items() if name not in {f"{RUNNING}.{n}" for n in self.run_only}}
 
     def load_seed_parameters(self, index: int, tensors: Mapping[str, Tensor]) -> None:
         """Give one seed parameters by the names of `seed_parameters`, all or some."""

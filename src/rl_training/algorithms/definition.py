@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from rl_training.config.settings import ReplaySettings
+from rl_training.config.settings import ReplaySettings, TrainSettings
 from rl_training.core.d4rl import domain
 from rl_training.core.specs import ArraySpec, EnvSpec, Kind, action_spec
 from rl_training.engine.acting import Act
@@ -26,9 +26,11 @@ class Algorithm:
     title: ClassVar[str]
     observations: ClassVar[tuple[Kind, ...]] = ("vector",)  # the kinds it supports
     actions: ClassVar[tuple[Kind, ...]] = ("continuous",)
+    takes_masks: ClassVar[bool] = False  # uses action masks, where an environment gives them
+    takes_unbounded_actions: ClassVar[bool] = False  # in the units of the environment
     offline: ClassVar[bool] = False  # trains on a dataset; its settings are `OfflineSettings`
     learns_online: ClassVar[bool] = True  # can be trained on transitions of its own policy
-    settings_type: ClassVar[type[ReplaySettings]] = ReplaySettings
+    settings_type: ClassVar[type[TrainSettings]] = ReplaySettings
     networks_type: ClassVar[type[Networks]] = Networks  # the view of the parameters for losses and policies
     by_domain: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # D4RL's domain -> defaults
     settings: Any  # of `settings_type`; a subclass annotates its own
@@ -41,11 +43,12 @@ class Algorithm:
 
     @classmethod
     def supports_actions(cls, spec: EnvSpec) -> bool:
-        return spec.action.kind in cls.actions
+        return spec.action.kind in cls.actions and (spec.action.bounded or cls.takes_unbounded_actions)
 
     @classmethod
     def supports(cls, spec: EnvSpec) -> bool:
-        return cls.supports_actions(spec) and spec.observation.kind in cls.observations
+        kind, masks = spec.observation.without_mask().kind, spec.observation.mask > 0
+        return cls.supports_actions(spec) and kind in cls.observations and (cls.takes_masks or not masks)
 
     @classmethod
     def drop_replaced(cls, given: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,6 +67,12 @@ class Algorithm:
     def scalars(self) -> dict[str, dict[str, float]]:
         """Groups that are not networks, such as a temperature."""
         return {}
+
+    def running(self) -> dict[str, Tensor]:
+        """Numbers of a seed that losses read in `nets.running` and change, such as a rate that adapts."""
+        return {}
+
+    run_only: ClassVar[tuple[str, ...]] = ()  # those of them that belong to the run and not to its agents
 
     def phases(self) -> Sequence[Phase]:
         """The losses of one update, in order."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from rl_training.algorithms.base import (
@@ -22,19 +21,19 @@ from rl_training.algorithms.base import (
     ReplaySettings,
 )
 from rl_training.algorithms.definition import ANY_OBSERVATION
+from rl_training.algorithms.exploration import EpsilonGreedySettings, epsilon_greedy
 from rl_training.algorithms.loss_functions import dqn_loss as dqn_loss
 from rl_training.algorithms.losses import chosen, huber, td_target, value_terms
 from rl_training.config.fields import above, at_least, closed_interval, setting
 from rl_training.config.settings import HindsightSettings
 from rl_training.core.checks import require
-from rl_training.core.schedules import linear
 from rl_training.core.specs import EnvSpec, Kind
 from rl_training.models.features import network_input
 from rl_training.models.mlp_q_network import MLPQNetwork
 
 
 @dataclass(frozen=True)
-class DQNSettings(ReplaySettings):
+class DQNSettings(EpsilonGreedySettings, ReplaySettings):
     # Defaults: RL Baselines3 Zoo's dqn.yml, LunarLander and Acrobot rows, which also solve CartPole.
     buffer_capacity: int = setting(50_000, at_least(1))
     batch_size: int = setting(128, at_least(1))
@@ -44,9 +43,6 @@ class DQNSettings(ReplaySettings):
     learning_rate: float = setting(6.3e-4, above(0))
     max_grad_norm: float | None = setting(10.0, above(0))  # clips the norm of gradients (Stable-Baselines3's default)
     target_update_interval: int = setting(250, at_least(1))  # environment steps between copies to the target network
-    epsilon_start: float = setting(1.0, closed_interval(0, 1))  # share of random actions at the start
-    epsilon_end: float = setting(0.1, closed_interval(0, 1))  # share of random actions after `exploration_fraction`
-    exploration_fraction: float = setting(0.12, closed_interval(0, 1))  # share of the run over which epsilon falls
     double: bool = setting(False)  # the online network chooses the next action (van Hasselt et al. 2016)
     dueling: bool = setting(False)  # separate value and advantages (Wang et al. 2016)
     n_step: int = setting(1, at_least(1))  # rewards in a return before it is bootstrapped
@@ -119,15 +115,10 @@ class DQN(Learner):
     def explore(self, nets: DQNNetworks, obs: Tensor, noise: Tensor, amount: Tensor) -> Act:
         if self.settings.noisy:
             return self.greedy(nets, obs, noise)
-        random = self.action_spec.from_uniforms(noise[:, 1])
-        return Act(torch.where(noise[:, 0] < amount, random, self.greedy(nets, obs).action))
+        return Act(epsilon_greedy(self.action_spec, noise, amount, self.greedy(nets, obs).action))
 
     def exploration(self, progress: float) -> float:
-        settings = self.settings
-        if settings.noisy:
-            return 0.0
-        share = progress / settings.exploration_fraction if settings.exploration_fraction > 0 else 1.0
-        return linear(settings.epsilon_start, settings.epsilon_end, share)
+        return 0.0 if self.settings.noisy else self.settings.epsilon(progress)
 
     # --- overridden by variants ----------------------------------------------------------------------------------
     def action_values(self, outputs: Tensor) -> Tensor:

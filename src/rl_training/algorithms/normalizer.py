@@ -48,19 +48,37 @@ class ObservationNormalizer:
         scale = 1 / np.sqrt(squares / self.count + EPSILON)
         return {"mean": self.mean, "scale": torch.from_numpy(scale)}
 
+    def observe_all(self, obs: Tensor) -> Params:
+        """The same for many rows at once; on a CPU seed by seed, since sums over more seeds round differently."""
+        if obs.is_cuda:
+            return self._observe_on_device(obs)
+        before, rows = self.count, obs.shape[1]
+        self.count += rows
+        for seed in range(len(obs)):
+            own = slice(seed, seed + 1)
+            self._merge(self.mean[own], self.squares[own], obs[own], before)
+        scale = 1 / np.sqrt(self.squares.numpy() / self.count + EPSILON)
+        return {"mean": self.mean, "scale": torch.from_numpy(scale)}
+
     def _observe_on_device(self, obs: Tensor) -> Params:
-        """All rows at once, since there may be thousands (Chan et al. 1979); nothing leaves the device."""
+        """All rows at once, since there may be thousands; nothing leaves the device."""
         self.mean = self.mean.to(obs.device, non_blocking=True)
         self.squares = self.squares.to(obs.device, non_blocking=True)
-        rows, before = obs.shape[1], self.count
-        self.count += rows
-        new = obs.double()
-        batch_mean = new.mean(1)
-        difference = batch_mean - self.mean
-        self.mean += difference * (rows / self.count)
-        self.squares += (new - batch_mean.unsqueeze(1)).square().sum(1)
-        self.squares += difference.square() * (before * rows / self.count)
+        before = self.count
+        self.count += obs.shape[1]
+        self._merge(self.mean, self.squares, obs, before)
         return {"mean": self.mean, "scale": (self.squares / self.count + EPSILON).rsqrt()}
+
+    @staticmethod
+    def _merge(mean: Tensor, squares: Tensor, obs: Tensor, before: int) -> None:
+        """Merge the statistics of `before` observations with those of new rows, in place (Chan et al. 1979)."""
+        rows, new = obs.shape[1], obs.double()
+        count = before + rows
+        batch_mean = new.mean(1)
+        difference = batch_mean - mean
+        mean += difference * (rows / count)
+        squares += (new - batch_mean.unsqueeze(1)).square().sum(1)
+        squares += difference.square() * (before * rows / count)
 
     def restore(self, group: Mapping[str, Tensor], count: int) -> None:
         """Restore the statistics of `count` observations from the group's values, which are all an agent file has."""

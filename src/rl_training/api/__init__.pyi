@@ -1,11 +1,14 @@
 # Written by scripts/stubs.py from the registry of algorithms: `make stubs`.
 
+from rl_training.api.algorithms import A2C as A2C
 from rl_training.api.algorithms import BC as BC
 from rl_training.api.algorithms import C51DQN as C51DQN
 from rl_training.api.algorithms import CQL as CQL
 from rl_training.api.algorithms import DQN as DQN
 from rl_training.api.algorithms import IQL as IQL
 from rl_training.api.algorithms import IQN as IQN
+from rl_training.api.algorithms import PPO as PPO
+from rl_training.api.algorithms import PQN as PQN
 from rl_training.api.algorithms import QRDQN as QRDQN
 from rl_training.api.algorithms import REDQ as REDQ
 from rl_training.api.algorithms import SAC as SAC

@@ -76,13 +76,13 @@ class DQN(ManagedAlgorithm):
         learning_starts (int, default 1000): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 4): transitions between trainings (>= 1)
         gradient_updates_per_step (int, default 4): updates per training (>= 1)
-        target_update_interval (int, default 250): environment steps between copies to the target
-            network (>= 1)
         epsilon_start (float, default 1.0): share of random actions at the start (in [0, 1])
         epsilon_end (float, default 0.1): share of random actions after `exploration_fraction` (in [0,
             1])
         exploration_fraction (float, default 0.12): share of the run over which epsilon falls (in [0,
             1])
+        target_update_interval (int, default 250): environment steps between copies to the target
+            network (>= 1)
         double (bool, default False): the online network chooses the next action (van Hasselt et al.
             2016)
         dueling (bool, default False): separate value and advantages (Wang et al. 2016)
@@ -143,10 +143,10 @@ class DQN(ManagedAlgorithm):
         learning_starts: int = 1000,
         train_frequency: int = 4,
         gradient_updates_per_step: int = 4,
-        target_update_interval: int = 250,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.1,
         exploration_fraction: float = 0.12,
+        target_update_interval: int = 250,
         double: bool = False,
         dueling: bool = False,
         n_step: int = 1,
@@ -223,13 +223,13 @@ class C51DQN(ManagedAlgorithm):
         learning_starts (int, default 1000): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 4): transitions between trainings (>= 1)
         gradient_updates_per_step (int, default 4): updates per training (>= 1)
-        target_update_interval (int, default 250): environment steps between copies to the target
-            network (>= 1)
         epsilon_start (float, default 1.0): share of random actions at the start (in [0, 1])
         epsilon_end (float, default 0.1): share of random actions after `exploration_fraction` (in [0,
             1])
         exploration_fraction (float, default 0.12): share of the run over which epsilon falls (in [0,
             1])
+        target_update_interval (int, default 250): environment steps between copies to the target
+            network (>= 1)
         double (bool, default False): the online network chooses the next action (van Hasselt et al.
             2016)
         dueling (bool, default False): separate value and advantages (Wang et al. 2016)
@@ -293,10 +293,10 @@ class C51DQN(ManagedAlgorithm):
         learning_starts: int = 1000,
         train_frequency: int = 4,
         gradient_updates_per_step: int = 4,
-        target_update_interval: int = 250,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.1,
         exploration_fraction: float = 0.12,
+        target_update_interval: int = 250,
         double: bool = False,
         dueling: bool = False,
         n_step: int = 1,
@@ -375,13 +375,13 @@ class QRDQN(ManagedAlgorithm):
         learning_starts (int, default 1000): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 4): transitions between trainings (>= 1)
         gradient_updates_per_step (int, default 4): updates per training (>= 1)
-        target_update_interval (int, default 250): environment steps between copies to the target
-            network (>= 1)
         epsilon_start (float, default 1.0): share of random actions at the start (in [0, 1])
         epsilon_end (float, default 0.1): share of random actions after `exploration_fraction` (in [0,
             1])
         exploration_fraction (float, default 0.12): share of the run over which epsilon falls (in [0,
             1])
+        target_update_interval (int, default 250): environment steps between copies to the target
+            network (>= 1)
         double (bool, default False): the online network chooses the next action (van Hasselt et al.
             2016)
         dueling (bool, default False): separate value and advantages (Wang et al. 2016)
@@ -444,10 +444,10 @@ class QRDQN(ManagedAlgorithm):
         learning_starts: int = 1000,
         train_frequency: int = 4,
         gradient_updates_per_step: int = 4,
-        target_update_interval: int = 250,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.1,
         exploration_fraction: float = 0.12,
+        target_update_interval: int = 250,
         double: bool = False,
         dueling: bool = False,
         n_step: int = 1,
@@ -526,13 +526,13 @@ class IQN(ManagedAlgorithm):
         learning_starts (int, default 1000): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 4): transitions between trainings (>= 1)
         gradient_updates_per_step (int, default 4): updates per training (>= 1)
-        target_update_interval (int, default 250): environment steps between copies to the target
-            network (>= 1)
         epsilon_start (float, default 1.0): share of random actions at the start (in [0, 1])
         epsilon_end (float, default 0.1): share of random actions after `exploration_fraction` (in [0,
             1])
         exploration_fraction (float, default 0.12): share of the run over which epsilon falls (in [0,
             1])
+        target_update_interval (int, default 250): environment steps between copies to the target
+            network (>= 1)
         double (bool, default False): the online network chooses the next action (van Hasselt et al.
             2016)
         dueling (bool, default False): separate value and advantages (Wang et al. 2016)
@@ -599,10 +599,10 @@ class IQN(ManagedAlgorithm):
         learning_starts: int = 1000,
         train_frequency: int = 4,
         gradient_updates_per_step: int = 4,
-        target_update_interval: int = 250,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.1,
         exploration_fraction: float = 0.12,
+        target_update_interval: int = 250,
         double: bool = False,
         dueling: bool = False,
         n_step: int = 1,
@@ -683,13 +683,13 @@ class RainbowDQN(ManagedAlgorithm):
         learning_starts (int, default 1000): uniformly random actions and no updates until then (>= 0)
         train_frequency (int, default 4): transitions between trainings (>= 1)
         gradient_updates_per_step (int, default 4): updates per training (>= 1)
-        target_update_interval (int, default 250): environment steps between copies to the target
-            network (>= 1)
         epsilon_start (float, default 1.0): share of random actions at the start (in [0, 1])
         epsilon_end (float, default 0.1): share of random actions after `exploration_fraction` (in [0,
             1])
         exploration_fraction (float, default 0.12): share of the run over which epsilon falls (in [0,
             1])
+        target_update_interval (int, default 250): environment steps between copies to the target
+            network (>= 1)
         double (bool, default True): the online network chooses the next action (van Hasselt et al.
             2016)
         dueling (bool, default True): separate value and advantages (Wang et al. 2016)
@@ -753,10 +753,10 @@ class RainbowDQN(ManagedAlgorithm):
         learning_starts: int = 1000,
         train_frequency: int = 4,
         gradient_updates_per_step: int = 4,
-        target_update_interval: int = 250,
         epsilon_start: float = 1.0,
         epsilon_end: float = 0.1,
         exploration_fraction: float = 0.12,
+        target_update_interval: int = 250,
         double: bool = True,
         dueling: bool = True,
         n_step: int = 3,
@@ -768,6 +768,406 @@ class RainbowDQN(ManagedAlgorithm):
         num_atoms: int = 51,
         v_min: float = -10.0,
         v_max: float = 10.0,
+    ) -> None: ...
+
+class PPO(ManagedAlgorithm):
+    """Proximal policy optimisation, with masks, memory and every action space.
+
+    Args:
+        env: an environment's id, a function that makes one, or a `TrainConfig`
+        seed (int, default 0): determines all random numbers of the run (>= 0 and < 2**31)
+        total_timesteps (int, default 100000): environment steps per seed; offline, updates (>= 1)
+        output_dir (str | Path, default "runs"): the directory in which the run's directory is made
+        device (str, default "auto"): auto: a GPU if there is one (one of auto, cpu, cuda, cuda:N)
+        num_envs (int, default 1): environments per seed (>= 1)
+        eval_episodes (int, default 5): episodes of an evaluation, per seed; 0: no evaluations (>= 0)
+        log_interval (int, default 1000): steps between rows of metrics (>= 1)
+        checkpoint_interval (int, default 10000): steps between checkpoints (>= 1)
+        tags (Sequence[str], default ()): words of your own, stored with the run
+        env_kwargs (Mapping[str, Any], default {}): arguments of the environment; `wrappers`
+        eval_interval (int | None, default None): steps between evaluations; null: a tenth of the run
+            (>= 1)
+        keep_checkpoints (int, default 2): checkpoints that stay, the newest ones (>= 1)
+        seeds (Sequence[int], default ()): trained together as one program; empty: `seed` alone (>= 0
+            and < 2**31)
+        compile (str, default "auto"): compile the update; auto: where that saves time (one of auto, on,
+            off)
+        threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
+        env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
+            (>= 0)
+        video (bool, default True): record a video of the agent at the end
+        report (bool, default True): write report.html at the end
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
+        started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
+            run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
+            `sha256`, `step` and `seeds` too
+        eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
+            or a recording is cut where the environment has no limit (>= 1)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
+
+    Settings of ppo. Defaults: Stable-Baselines3's PPO, which CleanRL's for continuous actions shares:
+        batch_size (int, default 64): transitions of a minibatch: of one update, per seed (>= 1)
+        hidden_sizes (Sequence[int], default (64, 64)): sizes of the hidden layers of the networks
+        learning_rate (float, default 0.0003): step size of the optimizer (> 0)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
+        max_grad_norm (float | None, default 0.5): clips the norm of gradients; null: not (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-05): the default of the optimizer's `eps` (> 0)
+        gamma (float, default 0.99): discount of future rewards (in [0, 1])
+        normalize_observations (bool, default False): standardise them by their running mean and
+            variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
+        rollout_steps (int, default 2048): steps of each environment between two trainings (>= 1)
+        epochs (int, default 10): passes over a rollout, each in another order (>= 1)
+        gae_lambda (float, default 0.95): of advantages: 0 one step, 1 whole returns (in [0, 1])
+        value_weight (float, default 0.5): of the mean squared error of the value function (>= 0)
+        entropy_weight (float, default 0.0): of the entropy, which keeps the policy random (>= 0)
+        normalize_advantages (str, default "minibatch"): to mean 0, deviation 1 (one of minibatch,
+            batch, off)
+        normalize_returns (bool, default False): the value function predicts them divided by their
+            running deviation
+        shared_network (bool | None, default None): of actor and critic, but their last layers; null:
+            with images only
+        predicted_log_std (bool, default False): of Box actions: computed from the observation; else a
+            parameter
+        initial_log_std (float, default 0.0): of Box actions in [-1, 1] (in [-20, 2])
+        recurrent (Literal["lstm", "gru"] | None, default None): memory of earlier steps in the episode
+        recurrent_size (int, default 128): numbers in the memory (>= 1)
+        sequence_length (int, default 16): with memory: consecutive steps of a row in a minibatch (>= 1)
+        clip_range (float, default 0.2): the probability of an action changes by this share at most (>
+            0)
+        value_clip_range (float | None, default None): the value changes by this at most; null: any
+            amount (> 0)
+        recompute_advantages (bool, default False): before every epoch, with the values learned so far
+        target_kl (float | None, default None): a seed's update of a rollout stops at 1.5 times this
+            divergence (> 0)
+        learning_rate_kl (float | None, default None): the learning rate adapts to this divergence;
+            null: not (> 0)
+    """
+
+    def __init__(
+        self,
+        env: str | TrainConfig | EnvFactory,
+        *,
+        seed: int = 0,
+        total_timesteps: int = 100000,
+        output_dir: str | Path = ...,
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 5,
+        log_interval: int = 1000,
+        checkpoint_interval: int = 10000,
+        tags: Sequence[str] = (),
+        env_kwargs: Mapping[str, Any] = ...,
+        eval_interval: int | None = None,
+        keep_checkpoints: int = 2,
+        seeds: Sequence[int] = (),
+        compile: str = "auto",
+        threads: int | None = None,
+        env_timeout: float = 300.0,
+        workers: int | None = None,
+        video: bool = True,
+        report: bool = True,
+        tensorboard: bool = False,
+        started_from: Mapping[str, Any] | None = None,
+        eval_episode_limit: int = 10000,
+        run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
+        batch_size: int = 64,
+        hidden_sizes: Sequence[int] = (64, 64),
+        learning_rate: float = 0.0003,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
+        max_grad_norm: float | None = 0.5,
+        optimizer: str | Mapping[str, Any] = ...,
+        adam_eps: float = 1e-05,
+        gamma: float = 0.99,
+        normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
+        rollout_steps: int = 2048,
+        epochs: int = 10,
+        gae_lambda: float = 0.95,
+        value_weight: float = 0.5,
+        entropy_weight: float = 0.0,
+        normalize_advantages: str = "minibatch",
+        normalize_returns: bool = False,
+        shared_network: bool | None = None,
+        predicted_log_std: bool = False,
+        initial_log_std: float = 0.0,
+        recurrent: Literal["lstm", "gru"] | None = None,
+        recurrent_size: int = 128,
+        sequence_length: int = 16,
+        clip_range: float = 0.2,
+        value_clip_range: float | None = None,
+        recompute_advantages: bool = False,
+        target_kl: float | None = None,
+        learning_rate_kl: float | None = None,
+    ) -> None: ...
+
+class A2C(ManagedAlgorithm):
+    """Advantage actor-critic: one update on every rollout.
+
+    Args:
+        env: an environment's id, a function that makes one, or a `TrainConfig`
+        seed (int, default 0): determines all random numbers of the run (>= 0 and < 2**31)
+        total_timesteps (int, default 100000): environment steps per seed; offline, updates (>= 1)
+        output_dir (str | Path, default "runs"): the directory in which the run's directory is made
+        device (str, default "auto"): auto: a GPU if there is one (one of auto, cpu, cuda, cuda:N)
+        num_envs (int, default 1): environments per seed (>= 1)
+        eval_episodes (int, default 5): episodes of an evaluation, per seed; 0: no evaluations (>= 0)
+        log_interval (int, default 1000): steps between rows of metrics (>= 1)
+        checkpoint_interval (int, default 10000): steps between checkpoints (>= 1)
+        tags (Sequence[str], default ()): words of your own, stored with the run
+        env_kwargs (Mapping[str, Any], default {}): arguments of the environment; `wrappers`
+        eval_interval (int | None, default None): steps between evaluations; null: a tenth of the run
+            (>= 1)
+        keep_checkpoints (int, default 2): checkpoints that stay, the newest ones (>= 1)
+        seeds (Sequence[int], default ()): trained together as one program; empty: `seed` alone (>= 0
+            and < 2**31)
+        compile (str, default "auto"): compile the update; auto: where that saves time (one of auto, on,
+            off)
+        threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
+        env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
+            (>= 0)
+        video (bool, default True): record a video of the agent at the end
+        report (bool, default True): write report.html at the end
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
+        started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
+            run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
+            `sha256`, `step` and `seeds` too
+        eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
+            or a recording is cut where the environment has no limit (>= 1)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
+
+    Settings of a2c. Defaults: Stable-Baselines3's A2C. One update on every rollout, with all its
+    transitions:
+        hidden_sizes (Sequence[int], default (64, 64)): sizes of the hidden layers of the networks
+        learning_rate (float, default 0.0007): step size of the optimizer (> 0)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
+        max_grad_norm (float | None, default 0.5): clips the norm of gradients; null: not (> 0)
+        optimizer (str | Mapping[str, Any], default {'name': 'RMSprop'}): by its name in torch.optim,
+            with options
+        adam_eps (float, default 1e-05): the default of the optimizer's `eps` (> 0)
+        gamma (float, default 0.99): discount of future rewards (in [0, 1])
+        normalize_observations (bool, default False): standardise them by their running mean and
+            variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
+        rollout_steps (int, default 5): steps of each environment between two trainings (>= 1)
+        gae_lambda (float, default 1.0): of advantages: 0 one step, 1 whole returns (in [0, 1])
+        value_weight (float, default 0.5): of the mean squared error of the value function (>= 0)
+        entropy_weight (float, default 0.0): of the entropy, which keeps the policy random (>= 0)
+        normalize_advantages (str, default "off"): to mean 0, deviation 1 (one of minibatch, batch, off)
+        normalize_returns (bool, default False): the value function predicts them divided by their
+            running deviation
+        shared_network (bool | None, default None): of actor and critic, but their last layers; null:
+            with images only
+        predicted_log_std (bool, default False): of Box actions: computed from the observation; else a
+            parameter
+        initial_log_std (float, default 0.0): of Box actions in [-1, 1] (in [-20, 2])
+        recurrent (Literal["lstm", "gru"] | None, default None): memory of earlier steps in the episode
+        recurrent_size (int, default 128): numbers in the memory (>= 1)
+        sequence_length (int, default 5): with memory: consecutive steps of a row in a minibatch (>= 1)
+    """
+
+    def __init__(
+        self,
+        env: str | TrainConfig | EnvFactory,
+        *,
+        seed: int = 0,
+        total_timesteps: int = 100000,
+        output_dir: str | Path = ...,
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 5,
+        log_interval: int = 1000,
+        checkpoint_interval: int = 10000,
+        tags: Sequence[str] = (),
+        env_kwargs: Mapping[str, Any] = ...,
+        eval_interval: int | None = None,
+        keep_checkpoints: int = 2,
+        seeds: Sequence[int] = (),
+        compile: str = "auto",
+        threads: int | None = None,
+        env_timeout: float = 300.0,
+        workers: int | None = None,
+        video: bool = True,
+        report: bool = True,
+        tensorboard: bool = False,
+        started_from: Mapping[str, Any] | None = None,
+        eval_episode_limit: int = 10000,
+        run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
+        hidden_sizes: Sequence[int] = (64, 64),
+        learning_rate: float = 0.0007,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
+        max_grad_norm: float | None = 0.5,
+        optimizer: str | Mapping[str, Any] = ...,
+        adam_eps: float = 1e-05,
+        gamma: float = 0.99,
+        normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
+        rollout_steps: int = 5,
+        gae_lambda: float = 1.0,
+        value_weight: float = 0.5,
+        entropy_weight: float = 0.0,
+        normalize_advantages: str = "off",
+        normalize_returns: bool = False,
+        shared_network: bool | None = None,
+        predicted_log_std: bool = False,
+        initial_log_std: float = 0.0,
+        recurrent: Literal["lstm", "gru"] | None = None,
+        recurrent_size: int = 128,
+        sequence_length: int = 5,
+    ) -> None: ...
+
+class PQN(ManagedAlgorithm):
+    """Parallelised Q-network: Q(lambda) with layer norm, without replay or target network.
+
+    Args:
+        env: an environment's id, a function that makes one, or a `TrainConfig`
+        seed (int, default 0): determines all random numbers of the run (>= 0 and < 2**31)
+        total_timesteps (int, default 100000): environment steps per seed; offline, updates (>= 1)
+        output_dir (str | Path, default "runs"): the directory in which the run's directory is made
+        device (str, default "auto"): auto: a GPU if there is one (one of auto, cpu, cuda, cuda:N)
+        num_envs (int, default 1): environments per seed (>= 1)
+        eval_episodes (int, default 5): episodes of an evaluation, per seed; 0: no evaluations (>= 0)
+        log_interval (int, default 1000): steps between rows of metrics (>= 1)
+        checkpoint_interval (int, default 10000): steps between checkpoints (>= 1)
+        tags (Sequence[str], default ()): words of your own, stored with the run
+        env_kwargs (Mapping[str, Any], default {}): arguments of the environment; `wrappers`
+        eval_interval (int | None, default None): steps between evaluations; null: a tenth of the run
+            (>= 1)
+        keep_checkpoints (int, default 2): checkpoints that stay, the newest ones (>= 1)
+        seeds (Sequence[int], default ()): trained together as one program; empty: `seed` alone (>= 0
+            and < 2**31)
+        compile (str, default "auto"): compile the update; auto: where that saves time (one of auto, on,
+            off)
+        threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
+        env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
+            (>= 0)
+        video (bool, default True): record a video of the agent at the end
+        report (bool, default True): write report.html at the end
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
+        started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
+            run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
+            `sha256`, `step` and `seeds` too
+        eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
+            or a recording is cut where the environment has no limit (>= 1)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
+
+    Settings of pqn. Defaults: CleanRL's pqn.py, with the optimizer of its Atari version for every task:
+        batch_size (int, default 128): transitions of a minibatch: of one update, per seed (>= 1)
+        hidden_sizes (Sequence[int], default (120, 84)): sizes of the hidden layers of the networks
+        learning_rate (float, default 0.00025): step size of the optimizer (> 0)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "linear"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
+        max_grad_norm (float | None, default 10.0): clips the norm of gradients; null: not (> 0)
+        optimizer (str | Mapping[str, Any], default {'name': 'RAdam'}): by its name in torch.optim, with
+            options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
+        gamma (float, default 0.99): discount of future rewards (in [0, 1])
+        normalize_observations (bool, default False): standardise them by their running mean and
+            variance
+        network (str | Mapping[str, Any], default {}): layers, or one's own
+        rollout_steps (int, default 128): steps of each environment between two trainings (>= 1)
+        epochs (int, default 4): passes over a rollout, each in another order (>= 1)
+        epsilon_start (float, default 1.0): share of random actions at the start (in [0, 1])
+        epsilon_end (float, default 0.05): share of random actions after `exploration_fraction` (in [0,
+            1])
+        exploration_fraction (float, default 0.5): share of the run over which epsilon falls (in [0, 1])
+        q_lambda (float, default 0.65): of returns: 0 one step, 1 whole episodes (in [0, 1])
+    """
+
+    def __init__(
+        self,
+        env: str | TrainConfig | EnvFactory,
+        *,
+        seed: int = 0,
+        total_timesteps: int = 100000,
+        output_dir: str | Path = ...,
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 5,
+        log_interval: int = 1000,
+        checkpoint_interval: int = 10000,
+        tags: Sequence[str] = (),
+        env_kwargs: Mapping[str, Any] = ...,
+        eval_interval: int | None = None,
+        keep_checkpoints: int = 2,
+        seeds: Sequence[int] = (),
+        compile: str = "auto",
+        threads: int | None = None,
+        env_timeout: float = 300.0,
+        workers: int | None = None,
+        video: bool = True,
+        report: bool = True,
+        tensorboard: bool = False,
+        started_from: Mapping[str, Any] | None = None,
+        eval_episode_limit: int = 10000,
+        run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
+        batch_size: int = 128,
+        hidden_sizes: Sequence[int] = (120, 84),
+        learning_rate: float = 0.00025,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "linear",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
+        max_grad_norm: float | None = 10.0,
+        optimizer: str | Mapping[str, Any] = ...,
+        adam_eps: float = 1e-08,
+        gamma: float = 0.99,
+        normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
+        rollout_steps: int = 128,
+        epochs: int = 4,
+        epsilon_start: float = 1.0,
+        epsilon_end: float = 0.05,
+        exploration_fraction: float = 0.5,
+        q_lambda: float = 0.65,
     ) -> None: ...
 
 class SAC(ManagedAlgorithm):

@@ -48,6 +48,13 @@ class ReplayState:
 
 
 @dataclass(frozen=True)
+class RolloutState:
+    """The steps of each environment that a rollout holds."""
+
+    filled: int = setting(must=at_least(0))
+
+
+@dataclass(frozen=True)
 class EnvironmentsState:
     """Episode numbers and statistics of host environments."""
 
@@ -89,6 +96,7 @@ class SessionState:
 PARTS = {
     "clock": ClockState,
     "replay": ReplayState,
+    "rollout": RolloutState,
     "environments": EnvironmentsState,
     "session": SessionState,
 }

@@ -57,21 +57,26 @@ def add_predict(subparsers: Any) -> None:
     predict = add_command(subparsers, "predict", run_predict, "the action for an observation")
     add_agent(predict)
     predict.add_argument("--obs", required=True, metavar="JSON", help="one observation or a batch; - reads stdin")
+    predict.add_argument("--action-mask", metavar="JSON", help="1 where a choice is allowed; of a batch, one for each")
     predict.add_argument("--stochastic", action="store_true", help="explore instead of the best action")
 
 
 def run_predict(args: Args) -> int:
     from rl_training.run.workflows import predict_checkpoint
 
-    text = sys.stdin.read() if args.obs == "-" else args.obs
-    try:
-        obs = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"--obs must be JSON, e.g. [0.1, 0, 0, 0], got {text[:60]!r}") from error
-    objects = named_objects(args.objects)
-    action = predict_checkpoint(agent_path(args), obs, not args.stochastic, args.device, objects=objects)
+    obs = _parsed("--obs", sys.stdin.read() if args.obs == "-" else args.obs, "[0.1, 0, 0, 0]")
+    mask = None if args.action_mask is None else _parsed("--action-mask", args.action_mask, "[1, 0, 1]")
+    options = {"action_mask": mask, "objects": named_objects(args.objects)}
+    action = predict_checkpoint(agent_path(args), obs, not args.stochastic, args.device, **options)
     print(json.dumps(action.tolist() if hasattr(action, "tolist") else action))
     return 0
+
+
+def _parsed(option: str, text: str, example: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{option} must be JSON, e.g. {example}, got {text[:60]!r}") from error
 
 
 def add_record(subparsers: Any) -> None:

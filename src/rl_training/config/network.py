@@ -118,6 +118,20 @@ class NetworkSettings(LayerSettings):
         return HiddenLayers(sizes if options.hidden_sizes is None else options.hidden_sizes, options, None, name)
 
 
+@dataclass(frozen=True)
+class TanhNetworkSettings(NetworkSettings):
+    """The networks of an algorithm whose hidden layers end in a tanh unless another activation is given."""
+
+    activation: str = setting("Tanh", one_of(*ACTIVATIONS))  # by the name of its class in torch.nn
+
+
+@dataclass(frozen=True)
+class NormalizedNetworkSettings(NetworkSettings):
+    """The networks of an algorithm whose hidden layers are normalised unless it is switched off."""
+
+    layer_norm: bool = setting(True)  # before each activation
+
+
 OPTIMIZERS = ("Adam", "AdamW", "RMSprop", "RAdam", "SGD")
 OPTIONS_OF = {  # the options of each optimizer, besides weight_decay
     "Adam": ("betas", "eps"),

@@ -1,10 +1,10 @@
-"""Settings that algorithms share: `TrainSettings < ReplaySettings < OfflineSettings`, and those for images."""
+"""Settings that algorithms share: `TrainSettings < ReplaySettings < OfflineSettings`, and `RolloutSettings`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -72,6 +72,10 @@ class TrainSettings:
         """Rows of a batch as the trained network processes them."""
         return self.batch_size
 
+    def update_rows(self, num_envs: int) -> int:
+        """The same where the number of environments counts."""
+        return self.network_rows
+
     @property
     def actor_sizes(self) -> tuple[int, ...]:
         """The actor's `hidden_sizes`."""
@@ -91,6 +95,34 @@ class TrainSettings:
     def offline_updates(self) -> int | None:
         """Updates on a dataset before the first step in an environment; None: all updates of the run."""
         return 0
+
+    @property
+    def learning_starts(self) -> int:
+        """Environment steps with uniformly random actions before the first update."""
+        return 0
+
+    @property
+    def train_frequency(self) -> int:
+        """Transitions between trainings on a replay."""
+        return 1
+
+    @property
+    def gradient_updates_per_step(self) -> int:
+        """Updates per training on a replay."""
+        return 1
+
+    @property
+    def her(self) -> HindsightSettings | None:
+        """How goals of a replay are relabelled; None: they are not."""
+        return None
+
+    def updates_in(self, steps: int, num_envs: int) -> float:
+        """About how many updates belong to so many environment steps."""
+        return max(steps - self.learning_starts, 0) * self.gradient_updates_per_step / self.train_frequency
+
+    def for_run(self, total_timesteps: int, num_envs: int) -> TrainSettings:
+        """The settings as a run of this length and number of environments uses them; rejects those that do not fit."""
+        return self
 
     def check_observation(self, observation: ArraySpec, env_id: str) -> None:
         """Reject settings that do not apply to the observations of an environment."""
@@ -168,11 +200,6 @@ class ReplaySettings(TrainSettings):
     def prioritized_beta_start(self) -> float:
         return 1.0
 
-    @property
-    def her(self) -> HindsightSettings | None:
-        """How goals are relabelled; None: they are not."""
-        return None
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.her is not None:
@@ -182,6 +209,39 @@ class ReplaySettings(TrainSettings):
         updates = self.gradient_updates_per_step
         require(updates <= MAX_UPDATES, "gradient_updates_per_step", f"<= {MAX_UPDATES}, got {updates}")
         require(self.n_step <= MAX_N_STEP, "n_step", f"<= {MAX_N_STEP}, got {self.n_step}")
+
+
+@dataclass(frozen=True)
+class RolloutSettings(TrainSettings):
+    """Settings of algorithms that learn from the newest transitions of their own policy, each of them a few times."""
+
+    batch_size: int = setting(64, at_least(1))  # transitions of a minibatch: of one update, per seed
+    rollout_steps: int = setting(2048, at_least(1))  # steps of each environment between two trainings
+    epochs: int = setting(10, at_least(1))  # passes over a rollout, each in another order
+
+    @property
+    def row_steps(self) -> int:
+        """Consecutive steps of an environment that stay together as one row of a minibatch."""
+        return 1
+
+    def update_rows(self, num_envs: int) -> int:
+        return self.batch_size or self.rollout_steps * num_envs
+
+    def updates_in(self, steps: int, num_envs: int) -> float:
+        rows = self.rollout_steps * num_envs
+        return steps // rows * self.epochs * (rows // self.update_rows(num_envs))
+
+    def for_run(self, total_timesteps: int, num_envs: int) -> RolloutSettings:
+        rows = self.rollout_steps * num_envs
+        size = f"the rollout's {rows} transitions (rollout_steps x num_envs), got {self.batch_size}"
+        require(self.batch_size <= rows, "batch_size", f"at most {size}")
+        steps = -(-total_timesteps // num_envs)
+        return self if steps >= self.rollout_steps else self.shortened(steps, num_envs)
+
+    def shortened(self, steps: int, num_envs: int) -> RolloutSettings:
+        """The settings for rollouts of fewer steps."""
+        size: dict[str, Any] = {"batch_size": steps * num_envs} if self.batch_size > steps * num_envs else {}
+        return replace(self, rollout_steps=steps, **size)
 
 
 @dataclass(frozen=True)

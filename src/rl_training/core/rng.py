@@ -13,7 +13,7 @@ import numpy as np
 # A stream's number is part of every run's results: append, never reorder.
 STREAMS = (
     "init", "explore", "replay", "noise", "episode", "eval_episode", "data", "conformance", "video", "eval_explore",
-    "hindsight",
+    "hindsight", "minibatch",
 )  # fmt: skip
 STREAM_IDS = {name: number for number, name in enumerate(STREAMS)}
 

@@ -1,18 +1,20 @@
 """Specs: the shape, dtype and kind of every array that an environment and the library exchange.
 
-Inside the library a continuous action lies in [-1, 1] and a discrete one is an index from 0. Only this module,
-`envs` and `models` branch on the kind of an array.
+Inside the library a continuous action lies in [-1, 1], unless its space has no bounds, and a discrete one is an index
+from 0. Only this module, `envs` and `models` branch on the kind of an array.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rl_training.core.checks import UserError
 
 Array: TypeAlias = NDArray[Any]
 Kind = Literal["vector", "image", "mixed", "continuous", "discrete", "multi_discrete"]
@@ -28,6 +30,7 @@ KIND_NAMES = {
 }
 MAX_JOINT_ACTIONS = 512  # of a MultiDiscrete or MultiBinary space, up to which they are one discrete action
 VECTOR, IMAGES = "vector", "images."  # the name of all numbers in a mixed observation, the prefix of its images
+MASK = "mask"  # the name of the action mask in a mixed observation: a byte for each choice, 1 where it is allowed
 
 
 @dataclass(frozen=True)
@@ -49,25 +52,30 @@ class ArraySpec:
 
     An observation is one array, whatever its space: the numbers of a Dict or Tuple are packed into one vector, and a
     mixed observation (images with numbers, or several images) into one row of bytes, the bytes of that vector first.
+    An observation with an action mask is a mixed one too; the mask is its last part.
     """
 
     kind: Kind
     shape: tuple[int, ...]
     dtype: str
     choices: int = 0  # of a discrete array
-    multi_choices: tuple[int, ...] = ()  # of each element of a multi-discrete array
+    # Of each element of a multi-discrete array, also where its joint actions are one discrete array.
+    multi_choices: tuple[int, ...] = ()
     entries: tuple[Entry, ...] = ()  # of a vector packed from a Dict or Tuple
-    parts: tuple[tuple[str, ArraySpec], ...] = ()  # of a mixed observation: the vector, if there is one, and images
+    parts: tuple[tuple[str, ArraySpec], ...] = ()  # of a mixed observation: the vector if any, images, the mask if any
+    bounded: bool = True  # false: a continuous action in the environment's own units, not in [-1, 1]
     # Matters to the replay, not to the learner.
     frames: int = field(default=1, compare=False)  # of an image: stacked along the first axis, oldest first
 
     def __str__(self) -> str:
         if self.kind == "discrete":
-            return f"{self.choices} choices"
+            return f"{self.multi_choices or self.choices} choices"
         if self.kind == "multi_discrete":
             return f"{self.multi_choices} choices"
         if self.kind == "continuous":
-            return f"actions of shape {self.shape}"
+            return f"{'' if self.bounded else 'unbounded '}actions of shape {self.shape}"
+        if self.mask:
+            return f"{self.without_mask()} with an action mask of {self.mask}"
         if self.parts:
             return f"observations of {', '.join(f'{name} {part.shape}' for name, part in self.parts)}"
         names = f", {', '.join(entry.name for entry in self.entries)}" if self.entries else ""
@@ -84,9 +92,41 @@ class ArraySpec:
         return dict(self.parts)
 
     @property
+    def mask(self) -> int:
+        """The number of elements of the action mask in an observation; 0: it has none."""
+        return self.arrays[MASK].size if MASK in self.arrays else 0
+
+    @property
+    def mask_size(self) -> int:
+        """The number of elements of a mask of this action: the choices of all its elements; 0: it has no choices."""
+        return sum(self.multi_choices) or self.choices
+
+    def with_mask(self, size: int) -> ArraySpec:
+        """An observation with an action mask of `size` elements behind it; 0: the observation as it is."""
+        if not size:
+            return self
+        name = self.entries[0].name if self.entries else ""
+        whole = {VECTOR if self.kind == "vector" else f"{IMAGES}{name}": self}
+        return mixed({**(self.arrays or whole), MASK: ArraySpec("vector", (size,), "uint8")})
+
+    def without_mask(self) -> ArraySpec:
+        """The observation as networks see it: a plain vector or image where there is nothing else beside the mask."""
+        if not self.mask:
+            return self
+        rest = {name: part for name, part in self.parts if name != MASK}
+        return next(iter(rest.values())) if len(rest) == 1 else mixed(rest)
+
+    def with_frames(self, frames: int) -> ArraySpec:
+        """An observation whose image stacks this many frames; a mixed one is stored whole, and its image knows it."""
+        if not self.mask:
+            return replace(self, frames=frames)
+        return self.without_mask().with_frames(frames).with_mask(self.mask)
+
+    @property
     def has_names(self) -> bool:
         """Whether the observation is of a Dict or Tuple space."""
-        return bool(self.entries or self.parts)
+        plain = self.without_mask()
+        return bool(plain.entries or plain.parts)
 
     def unpack(self, obs: Any) -> dict[str, Any]:
         """The entries of a packed vector, or of the parts of a mixed observation, by their own names."""
@@ -105,7 +145,8 @@ class ArraySpec:
     @property
     def network_input(self) -> int | tuple[int, ...]:
         """The length of a vector or the shape of an image."""
-        return self.shape if self.kind == "image" else self.size
+        plain = self.without_mask()
+        return plain.shape if plain.kind == "image" else plain.size
 
     @property
     def nbytes(self) -> int:
@@ -117,12 +158,14 @@ class ArraySpec:
         if self.kind == "multi_discrete":
             joint = math.prod(self.multi_choices)
             return f"MultiDiscrete({list(self.multi_choices)}), {joint} joint actions, more than {MAX_JOINT_ACTIONS}"
-        return f"Discrete({self.choices})" if self.kind == "discrete" else f"Box({self.size},)"
+        if self.kind == "discrete":
+            return f"MultiDiscrete({list(self.multi_choices)})" if self.multi_choices else f"Discrete({self.choices})"
+        return f"{'' if self.bounded else 'unbounded '}Box({self.size},)"
 
     @property
     def stored_as_frames(self) -> bool:
         """Whether a replay stores every frame once instead of whole stacks."""
-        return self.kind in ("image", "mixed")
+        return bool(self.images)
 
     @property
     def numbers(self) -> ArraySpec | None:
@@ -167,36 +210,61 @@ class ArraySpec:
         return {**numbers, **pictures}
 
     def sample(self, rng: np.random.Generator, rows: int) -> Array:
-        """Uniformly random actions."""
+        """Uniformly random actions; normally distributed ones where there are no bounds."""
         if self.kind == "discrete":
             return rng.integers(self.choices, size=rows)
         if self.kind == "multi_discrete":
             return rng.integers(self.multi_choices, size=(rows, *self.shape))
+        if not self.bounded:
+            return rng.standard_normal((rows, *self.shape)).astype(np.float32)
         return rng.uniform(-1, 1, (rows, *self.shape)).astype(np.float32)
 
     def from_uniforms(self, uniforms: Any) -> Any:
-        """Uniformly random actions from a tensor of uniform numbers in [0, 1)."""
+        """Actions distributed as in `sample`, from a tensor of uniform numbers in [0, 1)."""
         if self.kind == "discrete":  # just below 1 a float times 9 rounds to 9, hence the bound
             return (uniforms * self.choices).long().clamp(max=self.choices - 1)
-        return 2 * uniforms - 1
+        if self.kind == "multi_discrete":
+            chosen = uniforms.clone()
+            for element, choices in enumerate(self.multi_choices):
+                chosen[..., element] = (uniforms[..., element] * choices).floor().clamp(max=choices - 1)
+            return chosen.long()
+        centred = 2 * uniforms - 1
+        return centred if self.bounded else (centred * (1 - 1e-6)).erfinv() * math.sqrt(2)
 
     def exploration_noise(self, rows: int) -> tuple[str, tuple[int, ...]]:
         """Distribution and shape of the random numbers that `rows` exploring actions need."""
-        return ("uniform", (rows, 2)) if self.kind == "discrete" else ("normal", (rows, *self.shape))
-
-    def perturbed(self, actions: Array, amount: float, rng: np.random.Generator) -> Array:
-        """Actions with noise of standard deviation `amount`, or with probability `amount` a random choice."""
         if self.kind == "discrete":
-            return np.where(rng.random(len(actions)) < amount, self.sample(rng, len(actions)), actions)
-        return np.clip(actions + amount * rng.standard_normal(actions.shape), -1, 1).astype(np.float32)
+            return "uniform", (rows, 2)
+        return "uniform" if self.kind == "multi_discrete" else "normal", (rows, *self.shape)
+
+    def perturbed(
+        self,
+        actions: Array,
+        amount: float,
+        rng: np.random.Generator,
+        allowed: Callable[[Array], Array] = lambda drawn: drawn,
+    ) -> Array:
+        """Actions with noise of standard deviation `amount`, or with probability `amount` a random choice.
+
+        `allowed`: turns random choices among all into random ones among those that action masks allow.
+        """
+        if self.mask_size:
+            chosen = rng.random(len(actions)) < amount
+            random = allowed(self.sample(rng, len(actions)))
+            return np.where(chosen.reshape(-1, *(1,) * len(self.shape)), random, actions)
+        noisy = actions + amount * rng.standard_normal(actions.shape)
+        return (np.clip(noisy, -1, 1) if self.bounded else noisy).astype(np.float32)
 
     @property
     def max_noise(self) -> float:
         """The largest `amount` for `perturbed`: a probability, or any standard deviation."""
-        return 1.0 if self.kind == "discrete" else math.inf
+        return 1.0 if self.mask_size else math.inf
 
     def contains(self, values: Any) -> bool:
         """Whether every discrete value is a valid choice; True for the other kinds. Arrays or tensors."""
+        if self.kind == "multi_discrete":
+            below = all(bool((values[..., one] < choices).all()) for one, choices in enumerate(self.multi_choices))
+            return below and bool((values >= 0).all())
         return self.kind != "discrete" or bool(((values >= 0) & (values < self.choices)).all())
 
 
@@ -215,20 +283,22 @@ def image(*shape: int, frames: int = 1) -> ArraySpec:
 
 
 def mixed(parts: Mapping[str, ArraySpec]) -> ArraySpec:
-    """An observation of several arrays: `vector` first, if there is one, then images, `images.<name>`."""
+    """An observation of several arrays: `vector` first, if there is one, then images, `images.<name>`, then `mask`."""
+    if MASK in parts and (list(parts)[-1] != MASK or len(parts) == 1 or parts[MASK].dtype != "uint8"):
+        raise UserError(f"mask must be the last part of an observation, of uint8, got {', '.join(parts)}")
     size = sum(part.nbytes for part in parts.values())
     padded = -(-size // 4) * 4  # so that every row of bytes starts at a multiple of 4, as views of floats need
     return ArraySpec("mixed", (padded,), "uint8", parts=tuple(parts.items()))
 
 
-def continuous(size: int) -> ArraySpec:
+def continuous(size: int, bounded: bool = True) -> ArraySpec:
     """A continuous action."""
-    return ArraySpec("continuous", (size,), ACTION_DTYPES["continuous"])
+    return ArraySpec("continuous", (size,), ACTION_DTYPES["continuous"], bounded=bounded)
 
 
-def discrete(choices: int) -> ArraySpec:
-    """A discrete action."""
-    return ArraySpec("discrete", (), ACTION_DTYPES["discrete"], choices)
+def discrete(choices: int, multi_choices: Sequence[int] = ()) -> ArraySpec:
+    """A discrete action; `multi_choices`: of the elements whose joint action it is, the last one changing fastest."""
+    return ArraySpec("discrete", (), ACTION_DTYPES["discrete"], choices, tuple(multi_choices))
 
 
 def multi_discrete(choices: Sequence[int]) -> ArraySpec:

@@ -55,7 +55,7 @@ class Acting:
         names = tuple(state)
 
         def act(inputs: list[Tensor]) -> Act:
-            return self._run(policy, inputs[0], *_named(names, inputs[1:]))
+            return self.run(policy, inputs[0], *_named(names, inputs[1:]))
 
         return self._act("greedy", act, [obs, *state.values()])
 
@@ -77,13 +77,13 @@ class Acting:
 
             def draw_and_explore(inputs: list[Tensor]) -> Act:
                 numbers = drawing.device_noise(self.engine.seed_tensor, self._step, {STREAM: noise}, stream)[STREAM]
-                return self._run(policy, inputs[0], numbers, self._amount, *_named(names, inputs[1:]))
+                return self.run(policy, inputs[0], numbers, self._amount, *_named(names, inputs[1:]))
 
             return self._act(stream, draw_and_explore, [obs, *state.values()])
         numbers = drawing.host_noise(self.engine.seeds, step, {STREAM: noise}, stream_name=stream)[STREAM]
 
         def explore(inputs: list[Tensor]) -> Act:
-            return self._run(policy, *inputs[:2], self._amount, *_named(names, inputs[2:]))
+            return self.run(policy, *inputs[:2], self._amount, *_named(names, inputs[2:]))
 
         return self._act(stream, explore, [obs, numbers, *state.values()])
 
@@ -110,10 +110,10 @@ class Acting:
                 action, extras, state = self._programs[shape](inputs)
             else:
                 action, extras, state = work(inputs)
-            # The engine reports a seed whose networks became NaN; until then its actions must stay valid.
-            return Act(torch.nan_to_num(action) if action.is_floating_point() else action, extras, state)
+            return valid(Act(action, extras, state))
 
-    def _run(self, policy: Policy, *inputs: Any) -> Act:
+    def run(self, policy: Policy, *inputs: Any) -> Act:
+        """A policy on the inputs of all seeds, as it is: neither compiled nor captured."""
         engine, binding = self.engine, self.engine.binding
 
         def one_seed(groups: Groups, obs: Tensor, *rest: Any) -> Act:
@@ -148,6 +148,11 @@ class Acting:
         with captured(graph):
             output = work(static)
         return graph, static, output
+
+
+def valid(act: Act) -> Act:
+    """The same without NaN in its actions: the engine reports a seed whose networks became NaN, later."""
+    return act._replace(action=torch.nan_to_num(act.action)) if act.action.is_floating_point() else act
 
 
 def _named(names: Sequence[str], values: Sequence[Tensor]) -> list[State]:

@@ -20,12 +20,13 @@ from rl_training.engine.groups import GroupLayout, Groups, Params
 from rl_training.engine.metrics import MetricSums
 from rl_training.engine.networks import BUFFERS, Batch, Binding
 from rl_training.engine.optimizers import Adam, clip_per_seed
-from rl_training.engine.phases import UPDATE, Due, Noise, NoiseSpec, Phase
+from rl_training.engine.phases import UPDATE, Due, LossResult, Noise, NoiseSpec, Phase
 from rl_training.engine.targets import Polyak, TargetUpdate
 from rl_training.engine.trials import metric_names
 from rl_training.tensors.state import check_shapes
 
 MAX_COUNT = 2**53
+RUNNING = "running"  # the name of the numbers that losses change, among the buffers
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,11 @@ class Engine:
             }
             for slot in dict.fromkeys(slot for optimizer in self.optimizers for slot in optimizer.used_slots)
         }
-        self.beta_powers = torch.ones(len(self.phases), 2, dtype=torch.float64, device=device)
+        # Where a loss may skip a seed's step, the steps of each seed are counted.
+        self.per_seed = any(phase.per_seed for phase in self.phases)
+        counted = (len(self.phases), 2, *([seeds] if self.per_seed else []))
+        self.beta_powers = torch.ones(counted, dtype=torch.float64, device=device)
+        self._owners = {group: layout.owners(device) for group, layout in self.layouts.items()} if self.per_seed else {}
         self.betas = [torch.tensor(one.powers, dtype=torch.float64, device=device) for one in self.optimizers]
         self.rates = torch.zeros(len(self.phases), dtype=torch.float64, device=device)
         self.rate_values: dict[str, float] = {}  # by phase
@@ -145,7 +150,11 @@ class Engine:
             if result.row_errors is not None:
                 row_errors = result.row_errors
             batch = {**batch, **result.carried}
-            self._step(number, grads)
+            self.set_running(result.running)
+            if self.per_seed:
+                self._step_per_seed(number, grads, result)
+            else:
+                self._step(number, grads)
             failed = self.first_nonfinite_update >= 0
             broken = ~self.metrics.add(phase.name, result.metrics, failed) & ~failed
             self.first_nonfinite_update.copy_(torch.where(broken, self.count_tensor, self.first_nonfinite_update))
@@ -165,6 +174,30 @@ class Engine:
             state = [self.slots[slot][group] for slot in optimizer.used_slots]
             rule = optimizer if group in self.binding.networks else self.scalar_optimizers[number]
             rule.step_(self.flat[group], self.layouts[group].flatten(tensors), state, powers, self.rates[number])
+
+    def _step_per_seed(self, number: int, grads: Groups, result: LossResult) -> None:
+        """Take one step for each seed whose loss does not skip it, at the seed's own rate."""
+        optimizer, powers, seeds = self.optimizers[number], self.beta_powers[number], len(self.seeds)
+        if optimizer.max_grad_norm is not None:
+            grads = clip_per_seed(grads, self.layouts, optimizer.max_grad_norm)
+        zeros = torch.zeros(seeds, dtype=torch.bool, device=self.device)
+        skipped = zeros if result.skip is None else result.skip.view(seeds)
+        rates = self.rates[number].expand(seeds) if result.rate is None else result.rate.view(seeds).double()
+        powers.copy_(torch.where(skipped, powers, powers * self.betas[number].unsqueeze(-1)))
+        for group, tensors in grads.items():
+            owner, changed = self._owners[group], [self.flat[group]]
+            changed += [self.slots[slot][group] for slot in optimizer.used_slots]
+            before = [tensor.clone() for tensor in changed]
+            rule = optimizer if group in self.binding.networks else self.scalar_optimizers[number]
+            flat, *state = changed
+            rule.step_(flat, self.layouts[group].flatten(tensors), state, powers[:, owner], rates[owner])
+            for tensor, value in zip(changed, before, strict=True):
+                tensor.copy_(torch.where(skipped[owner], value, tensor))
+
+    def set_running(self, values: Mapping[str, Tensor]) -> None:
+        """Store numbers of `nets.running`, of one seed or with the seed axis."""
+        if values:
+            self._set_buffers({RUNNING: dict(values)})
 
     def _set_buffers(self, changed: Groups) -> None:
         """Store the buffers that a phase's networks changed."""
@@ -264,7 +297,7 @@ class Engine:
         for name, tensor in tensors.items():
             group, _, parameter = name.partition(".")
             views = self._seed_views[seed]
-            owner = group if parameter in views[group] else BUFFERS + group
+            owner = group if parameter in views.get(group, {}) else BUFFERS + group
             views[owner][parameter].copy_(tensor)
 
     def copy_targets(self) -> None:
@@ -276,7 +309,7 @@ class Engine:
 
     def failure(self, seed: int) -> tuple[list[str], dict[str, float]]:
         """The metrics of a seed that became nonfinite first, and all its metrics at that update."""
-        stepped = (self.beta_powers[:, 0] < 1).tolist()
+        stepped = (self.beta_powers[:, 0].reshape(len(self.phases), -1) < 1).any(1).tolist()
         return self.metrics.at_failure(
             seed, [phase.name for phase, ran in zip(self.phases, stepped, strict=True) if ran]
         )

@@ -68,10 +68,8 @@ def _pure_loss(phase: Phase, binding: Binding) -> Callable[..., tuple[Tensor, di
     def loss(trained: Groups, frozen: Groups, batch: Batch, noise: Noise) -> tuple[Tensor, dict[str, Any]]:
         groups, current = {**frozen, **trained}, loss_pass(phase, noise)
         result = phase.loss(binding.networks_of(groups, current), binding.batch_for(groups, batch), noise)
-        rest: dict[str, Any] = {"metrics": result.metrics, "carried": result.carried, "buffers": current.buffers}
-        if result.row_errors is not None:
-            rest["row_errors"] = result.row_errors
-        return result.loss, rest
+        rest = {key: value for key, value in result._asdict().items() if key != "loss" and value is not None}
+        return result.loss, {**rest, "buffers": current.buffers}
 
     return loss
 
@@ -85,7 +83,8 @@ def _split(phase: Phase, groups: Groups) -> tuple[Groups, Groups]:
 def _result(found: Any) -> Gradients:
     """The gradients and the result of a loss, from what `grad_and_value` of a pure loss returns."""
     grads, (loss, rest) = found
-    return grads, LossResult(loss, rest["metrics"], rest.get("row_errors"), rest["carried"]), rest["buffers"]
+    buffers = rest.pop("buffers")
+    return grads, LossResult(loss, **rest), buffers
 
 
 def map_tensors(tree: Any, function: Callable[[Tensor], Tensor]) -> Any:

@@ -47,6 +47,16 @@ class GroupLayout:
             for name, start, length, _ in self.blocks
         }
 
+    def owners(self, device: torch.device) -> Tensor:
+        """The seed of each element of the buffer; of one seed, a single zero that broadcasts."""
+        if self.seeds == 1:
+            return torch.zeros(1, dtype=torch.int64, device=device)
+        owners = torch.zeros(self.size, dtype=torch.int64, device=device)
+        for _, start, length, _ in self.blocks:
+            every = torch.arange(self.seeds, device=device).repeat_interleave(length // self.seeds)
+            owners[start : start + length] = every
+        return owners
+
     def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """The inverse of `views`, as one concatenation."""
         pieces = []

@@ -146,6 +146,8 @@ class ModalNetwork(BoundNetwork[Output]):
 class Networks:
     """One seed's parameter groups: a network's group is callable, `nets.critic(obs, action)`; others are dicts.
 
+    `nets.running` has the numbers that losses change for the next update.
+
     A subclass annotates the groups of its algorithm with their types; nothing else needs to be written.
     """
 
@@ -159,6 +161,8 @@ class Networks:
 
         def __getattr__(self, name: str) -> Any:
             group = self.prefix + name
+            if group not in self.groups and BUFFERS + group in self.groups:
+                return self.groups[BUFFERS + group]
             if group not in self.groups:
                 raise AttributeError(f"there is no parameter group {group!r}")
             network = self.networks.get(name)

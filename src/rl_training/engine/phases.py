@@ -27,6 +27,9 @@ class LossResult(NamedTuple):
     metrics: Metrics
     row_errors: Tensor | None = None  # (batch,): errors, from which a prioritised replay computes priorities
     carried: Mapping[str, Tensor] = {}  # added to the batch of the later phases of the same update
+    running: Mapping[str, Tensor] = {}  # new values of the numbers in `nets.running`
+    skip: Tensor | None = None  # true: the seed's parameters and optimizer stay as they are; of a phase `per_seed`
+    rate: Tensor | None = None  # the seed's learning rate at this update; of a phase `per_seed`
 
 
 Loss = Callable[[Any, Batch, Noise], LossResult]  # arguments: `Networks`, a batch, random numbers
@@ -43,6 +46,7 @@ class Phase:
     rate: Schedule | None = None  # the learning rate; None: the learner's
     optimizer: Optimizer | None = None  # None: the learner's
     counted: bool = False  # `batch["update"]` is the number of the update, counted from 1
+    per_seed: bool = False  # its loss decides for each seed whether a step is taken, and its rate
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ Relabel = Callable[[Tensor, Sequence[int], int], Batch]
 
 
 class Source(Protocol):
-    """A source of batches: a replay buffer or a dataset, one row axis per seed."""
+    """A source of batches: a replay buffer, a rollout or a dataset, one row axis per seed."""
 
     @property
     def size_tensor(self) -> Tensor:

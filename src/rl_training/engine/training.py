@@ -5,6 +5,7 @@
   reads a copy of the batch;
 - on a CPU, eager: the batches of all updates are gathered together, then `Engine.update` for each;
 - on a CPU, compiled or with priorities: one program per update gathers, applies and stores the new priorities;
+- batches in a given order (`train_on`): one update each, by `Engine.update` or as such a program;
 - on CUDA: a captured graph of up to `MAX_GRAPH_UPDATES` such programs with all their random numbers.
 """
 
@@ -22,6 +23,7 @@ from rl_training.engine.gradients import entry
 from rl_training.engine.networks import Batch
 from rl_training.engine.phases import Due, Noise, NoiseSpec, Source
 
+Rows = Callable[[Tensor], Tensor]  # the numbers of updates -> their row numbers (updates, seeds, batch), on a device
 MAX_GRAPH_UPDATES = 32  # updates in one graph; more updates replay a graph of an equal share several times
 
 
@@ -47,6 +49,26 @@ class Training:
                 for number in range(count):
                     update(entry(gathered, number), engine.host_noise(specs))
 
+    @torch.no_grad()
+    def train_on(self, source: Source, rows: Tensor, specs: Mapping[str, NoiseSpec]) -> None:
+        """Run an update on each of the given batches: row numbers (updates, seeds, batch), on a CPU."""
+        engine, batch_size = self.engine, rows.shape[-1]
+        with engine.denormals_flushed():
+            for drawn in rows:
+                noise = engine.host_noise(specs)
+                if engine.compiled:
+                    self._run_program(source, batch_size, drawn, noise)
+                else:
+                    engine.update(source.gather(drawn), noise)
+
+    @torch.no_grad()
+    def replay_on(
+        self, source: Source, rows: Rows, shape: tuple[int, int], specs: Mapping[str, NoiseSpec]
+    ) -> None:
+        """Run updates captured as CUDA graphs: `shape` is their number and the batch size, `rows` gives the batches."""
+        with self.engine.denormals_flushed():
+            self._train_captured(source, *shape, specs, rows)
+
     def _train_programs(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
         engine, rows = self.engine, None
         if source.priorities is None:
@@ -54,11 +76,16 @@ class Training:
         for number in range(count):
             noise = engine.host_noise(specs)
             drawn = rows[number] if rows is not None else engine.host_uniforms(batch_size)
-            if not engine.metrics.names:
-                engine.allocate_metrics(_gather(source, drawn)[0], noise)
-            due = engine.due(engine.update_count + 1)
-            self._program(source, batch_size, due)(drawn, noise)
-            engine.count(due)
+            self._run_program(source, batch_size, drawn, noise)
+
+    def _run_program(self, source: Source, batch_size: int, drawn: Tensor, noise: Noise) -> None:
+        """Run one update as a program, from its row numbers or, with priorities, uniform numbers."""
+        engine = self.engine
+        if not engine.metrics.names:
+            engine.allocate_metrics(_gather(source, drawn)[0], noise)
+        due = engine.due(engine.update_count + 1)
+        self._program(source, batch_size, due)(drawn, noise)
+        engine.count(due)
 
     def _program(self, source: Source, batch_size: int, due: Due) -> Callable[[Tensor, Noise], None]:
         """One update as a function: gather, apply, store new priorities; compiled as a whole if the engine compiles."""
@@ -76,14 +103,16 @@ class Training:
         return self.programs[key]
 
     # --- on a GPU ------------------------------------------------------------------------------------------------
-    def _train_captured(self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec]) -> None:
+    def _train_captured(
+        self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec], rows: Rows | None = None
+    ) -> None:
         engine = self.engine
         chunk = max(size for size in range(1, min(count, MAX_GRAPH_UPDATES) + 1) if count % size == 0)
         for _ in range(count // chunk):
             dues = tuple(engine.due(engine.update_count + 1 + i) for i in range(chunk))
             key = (id(source), batch_size, dues, "graph")
             if key not in self.programs:
-                self.programs[key] = self.capture(source, batch_size, specs, dues)
+                self.programs[key] = self.capture(source, batch_size, specs, dues, rows)
             self.programs[key]()
             for due in dues:
                 engine.count(due)
@@ -107,7 +136,7 @@ class Training:
         def program() -> None:
             engine.apply(due, *own)
 
-        replay = self._captured(engine.compile(program) if engine.compiled else program)
+        replay = self.captured(engine.compile(program) if engine.compiled else program)
 
         def update(batch: Batch, noise: Noise) -> None:
             for mine, given in zip(own, (batch, noise), strict=True):
@@ -118,14 +147,21 @@ class Training:
         return update
 
     def burst(
-        self, source: Source, batch_size: int, specs: Mapping[str, NoiseSpec], dues: Sequence[Due]
+        self,
+        source: Source,
+        batch_size: int,
+        specs: Mapping[str, NoiseSpec],
+        dues: Sequence[Due],
+        rows: Rows | None = None,
     ) -> Callable[[], None]:
         """A function that runs several updates; their random numbers are drawn at once from the device's counter."""
         engine, count = self.engine, len(dues)
 
         def draw() -> tuple[Tensor, Noise]:
             updates = engine.count_tensor + torch.arange(count, device=engine.device)
-            if source.priorities is None:
+            if rows is not None:
+                drawn = rows(updates)
+            elif source.priorities is None:
                 drawn = drawing.device_indices(engine.seed_tensor, updates, source, batch_size)
             else:
                 drawn = drawing.device_uniforms(engine.seed_tensor, updates, batch_size)
@@ -145,13 +181,18 @@ class Training:
 
     @torch.no_grad()
     def capture(
-        self, source: Source, batch_size: int, specs: Mapping[str, NoiseSpec], dues: tuple[Due, ...]
+        self,
+        source: Source,
+        batch_size: int,
+        specs: Mapping[str, NoiseSpec],
+        dues: tuple[Due, ...],
+        rows: Rows | None = None,
     ) -> Callable[[], None]:
         """The updates of one step of the loop as one CUDA graph."""
-        run = self.burst(source, batch_size, specs, dues)
-        return self._captured(run, source.priorities.tensors() if source.priorities is not None else ())
+        run = self.burst(source, batch_size, specs, dues, rows)
+        return self.captured(run, source.priorities.tensors() if source.priorities is not None else ())
 
-    def _captured(self, run: Callable[[], None], changed: Sequence[Tensor] = ()) -> Callable[[], None]:
+    def captured(self, run: Callable[[], None], changed: Sequence[Tensor] = ()) -> Callable[[], None]:
         """A CUDA graph of `run`; what its warm-up changes of the engine, and of the tensors `changed`, is undone."""
         state = [*self.engine.changed_tensors(), *changed]
         before = [tensor.clone() for tensor in state]

@@ -7,14 +7,17 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rl_training.core.checks import UserError
 from rl_training.core.rng import stream
-from rl_training.core.specs import ArraySpec, EnvSpec
+from rl_training.core.specs import MASK, Array, ArraySpec, EnvSpec
 from rl_training.envs.base import VectorEnv
 from rl_training.envs.host.factory import EnvSource, call_environment
+from rl_training.envs.spaces.masks import allowed_actions, blocked
+from rl_training.tensors.observations import split
 
 MEMBERS = sorted(name for name in vars(VectorEnv) if not name.startswith("_"))
 PROBE_STEPS = 12
@@ -41,11 +44,12 @@ def check_batched(source: EnvSource, device: torch.device) -> EnvSpec:
     env = make_batched(source, (0,), PROBE_ENVS, device)
     with closing(env):
         spec, rng = env.spec, stream(0, "conformance")
-        _check(source, "codecs", env.codecs[0].spec == spec.observation and env.codecs[1].spec == spec.action)
+        same = env.codecs[0].spec == spec.observation and env.codecs[1].spec == spec.action
+        _check(source, "codecs must be those of its spec", same)
         call_environment(source.env_id, "reset_all", env.reset_all)
         for _ in range(PROBE_STEPS):
             _check_tensor(source, env, "obs", env.obs, spec.observation)
-            actions = torch.from_numpy(spec.action.sample(rng, env.size)).to(device)
+            actions = torch.from_numpy(_random_actions(source, env, rng)).to(device)
             step = call_environment(source.env_id, "step", partial(env.step, actions))
             _check_tensor(source, env, "next_obs", step.next_obs, spec.observation)
             _check_tensor(source, env, "rewards", step.rewards, ArraySpec("vector", (), "float32"))
@@ -53,6 +57,20 @@ def check_batched(source: EnvSource, device: torch.device) -> EnvSpec:
                 _check_tensor(source, env, name, getattr(step, name), ArraySpec("vector", (), "bool"))
             call_environment(source.env_id, "advance", env.advance)
         return spec
+
+
+def _random_actions(source: EnvSource, env: VectorEnv, rng: np.random.Generator) -> Array:
+    """Random actions in the library's units, which the masks in the observations allow."""
+    spec, drawn = env.spec, env.spec.action.sample(rng, env.size)
+    if not spec.observation.mask:
+        return drawn
+    masks = split(spec.observation, env.obs)[MASK].cpu().numpy()
+    size = spec.action.mask_size
+    _check(source, f"mask must have {size} elements, got {masks.shape[1]}", masks.shape[1] == size)
+    for row in masks:
+        problem = blocked(row, spec.action)
+        _check(source, f"obs: {problem}", problem is None)
+    return allowed_actions(spec.action, masks, drawn)
 
 
 def _check_tensor(source: EnvSource, env: VectorEnv, name: str, tensor: Any, spec: ArraySpec) -> None:
@@ -66,6 +84,6 @@ def _check_tensor(source: EnvSource, env: VectorEnv, name: str, tensor: Any, spe
         raise UserError(f"environment {source.env_id!r}: {name} has NaN or infinity")
 
 
-def _check(source: EnvSource, name: str, ok: bool) -> None:
+def _check(source: EnvSource, problem: str, ok: bool) -> None:
     if not ok:
-        raise UserError(f"environment {source.env_id!r}: {name} must be those of its spec")
+        raise UserError(f"environment {source.env_id!r}: {problem}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rl_training.checkpoint.parts import PartState, StoredPart
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.checkpoint.schema import ClockState
-from rl_training.config.settings import ReplaySettings
+from rl_training.config.settings import TrainSettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.schedules import Every
 
@@ -15,7 +15,7 @@ class Clock:
 
     name = "clock"
 
-    def __init__(self, config: TrainConfig, settings: ReplaySettings) -> None:
+    def __init__(self, config: TrainConfig, settings: TrainSettings) -> None:
         self.settings, self.total = settings, config.total_timesteps
         self.step, self.previous_step = 0, 0
         self.since_training = 0  # transitions since the last training, fewer than `train_frequency`
@@ -33,8 +33,12 @@ class Clock:
     @property
     def progress(self) -> float:
         """The share of the schedules' horizon that is done."""
+        return self.progress_at(self.step)
+
+    def progress_at(self, step: int) -> float:
+        """The same at another step."""
         # Online, schedules are back at their start: at the end of the offline stage the rate of IQL's actor is 0.
-        return 0.0 if 0 < self.online_from <= self.step else self.step / self.horizon
+        return 0.0 if 0 < self.online_from <= step else step / self.horizon
 
     @property
     def running(self) -> bool:

@@ -1,5 +1,6 @@
 """Networks. Each group of parameters is a submodule with a plain `forward`."""
 
+from rl_training.models.actor_critic import ActorCriticModel
 from rl_training.models.cnn.drq import CNNDrQModel
 from rl_training.models.cnn.drqv2 import CNNDrQv2Model
 from rl_training.models.mlp_c51_q_network import MLPC51QNetwork
@@ -13,6 +14,7 @@ from rl_training.models.mlp_td3 import MLPTD3Model
 from rl_training.models.mlp_tqc import MLPTQCModel
 
 __all__ = [
+    "ActorCriticModel",
     "CNNDrQModel",
     "CNNDrQv2Model",
     "MLPC51QNetwork",

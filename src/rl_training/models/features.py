@@ -23,26 +23,31 @@ class Observed:
 
     spec: ArraySpec
     make: ModuleFunction | None = None
+    layer_norm: bool = False  # after each convolution of ours
 
 
 ObsDim = int | Sequence[int] | Observed  # the length of a vector, the shape of an image, or any other observation
 
 
-def network_input(spec: ArraySpec, network: NetworkSettings) -> ObsDim:
-    """What a model is built for: a length or a shape where that says everything."""
+def network_input(spec: ArraySpec, network: NetworkSettings, layer_norm: bool = False) -> ObsDim:
+    """What a model is built for: a length or a shape where that says everything.
+
+    `layer_norm`: layer normalisation after each convolution.
+    """
     if network.features is not None:
         return Observed(spec, python_object(network.features, "network.features"))
-    return Observed(spec) if spec.parts else spec.network_input
+    normalised = layer_norm and bool(spec.images)
+    return Observed(spec, None, normalised) if spec.parts or normalised else spec.network_input
 
 
 class MixedEncoder(nn.Module):
     """Images with a vector, or several images: the features of each image's convolutions, and the vector."""
 
-    def __init__(self, spec: ArraySpec) -> None:
+    def __init__(self, spec: ArraySpec, layer_norm: bool = False) -> None:
         super().__init__()
         self.names = list(spec.images)
         self.vector = VECTOR if VECTOR in spec.arrays else None
-        self.encoders = nn.ModuleList(NatureCNN(one.shape) for one in spec.images.values())
+        self.encoders = nn.ModuleList(NatureCNN(one.shape, layer_norm=layer_norm) for one in spec.images.values())
         sizes = [NatureCNN.features_of(one.shape) for one in spec.images.values()]
         self.features = sum(sizes) + (spec.arrays[VECTOR].size if self.vector else 0)
 
@@ -59,7 +64,9 @@ def make_features(observed: ObsDim) -> nn.Module | None:
         return NatureCNN(observed)
     if observed.make is not None:
         return OwnFeatures(observed.spec, observed.make)
-    return MixedEncoder(observed.spec)
+    if observed.spec.parts:
+        return MixedEncoder(observed.spec, observed.layer_norm)
+    return NatureCNN(observed.spec.shape, layer_norm=observed.layer_norm)
 
 
 class WithFeatures(nn.Module):

@@ -215,7 +215,7 @@ def initialize_(model: nn.Module, weights: str, activation: str) -> None:
     """Give dense layers and convolutions the initial weights of this name in torch.nn.init, and zero biases."""
     known: dict[str, Any] = {"LeakyReLU": "leaky_relu", "Tanh": "tanh", "SELU": "selu", "Sigmoid": "sigmoid"}
     gain = nn.init.calculate_gain(known.get(activation, "relu"))
-    for layer in _own_layers(model):
+    for layer in own_layers(model):
         if isinstance(layer, (StackedLinear, nn.Conv2d)):
             for weight in matrices(layer):
                 if weights == "orthogonal":
@@ -229,12 +229,12 @@ def initialize_(model: nn.Module, weights: str, activation: str) -> None:
                 nn.init.zeros_(layer.bias)
 
 
-def _own_layers(model: nn.Module) -> Iterator[nn.Module]:
+def own_layers(model: nn.Module) -> Iterator[nn.Module]:
     """The layers of a model, without those in modules of the user."""
     yield model
     for child in model.children():
         if not getattr(child, "of_user", False):
-            yield from _own_layers(child)
+            yield from own_layers(child)
 
 
 def matrices(layer: StackedLinear | nn.Conv2d) -> Sequence[Tensor]:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from rl_training.config.network import HiddenLayers
 from rl_training.core.checks import UserError, require
-from rl_training.models.layers import StackedLinear, hidden_linear, hidden_stages
+from rl_training.models.layers import StackedLinear, hidden_linear, hidden_stages, own_layers
 from rl_training.models.own import OwnNetworks
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
@@ -185,8 +185,11 @@ def xavier_(model: nn.Module) -> None:
 
 
 def orthogonal_(model: nn.Module, gain: float) -> None:
-    """Initialise dense layers and, with the gain of a ReLU, convolutions with orthogonal weights and zero biases."""
-    for layer in model.modules():
+    """Initialise dense layers and, with the gain of a ReLU, convolutions with orthogonal weights and zero biases.
+
+    Modules of the user stay as they are.
+    """
+    for layer in own_layers(model):
         if isinstance(layer, nn.Conv2d):
             nn.init.orthogonal_(layer.weight, math.sqrt(2))
             nn.init.zeros_(layer.bias)  # type: ignore[arg-type]

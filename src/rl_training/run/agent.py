@@ -32,7 +32,7 @@ from rl_training.core.specs import EnvSpec
 from rl_training.core.version import __version__
 from rl_training.engine.acting import Act, State
 from rl_training.engine.engine import MAX_COUNT
-from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_from_dict, space_to_dict
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, codecs_from_dict, codecs_to_dict, env_spec
 from rl_training.files.atomic import parse_json, read_bytes, replace_file
 from rl_training.files.tensor_files import pack_tensors
 from rl_training.run.plan import choose_device
@@ -76,14 +76,17 @@ class Agent:
     ) -> Any:
         """Actions in the environment's units: an int or an (action_dim,) array for one observation, else a batch.
 
+        `action_mask`: for an agent that was trained with masks; one for each observation, by default all allowed.
         With a `state`, `(actions, next state)`: a recurrent policy's by name, each (rows, ...); `{}` starts an episode,
         and so does each row with `episode_start`. A policy without a state returns the one it was given.
         """
-        if action_mask is not None:
-            raise UserError(f"action_mask must not be given: {self.config.algo} does not support action masks")
+        if action_mask is not None and not self.observation.mask:
+            why = f"{self.config.algo} does not support action masks"
+            why = "its environment gave no action masks" if self.learner.takes_masks else why
+            raise UserError(f"action_mask must not be given: {why}")
         count = len(self.learner.seeds)
         require(0 <= seed_index < count, "seed_index", f">= 0 and < {count}, the number of seeds, got {seed_index}")
-        rows, single = self.observation.read(obs)
+        rows, single = self.observation.read(obs, action_mask)
         act = self._act(rows, deterministic, self._state(state, episode_start, len(rows)))
         result = self.action.to_env(act.action[seed_index].cpu().numpy())
         action = self.action.one(result) if single else result
@@ -92,9 +95,13 @@ class Agent:
         after = {name: tensor[seed_index].cpu().numpy() for name, tensor in act.state.items()}
         return action, after or state
 
-    def act(self, rows: Array) -> Array:
-        """The first seed's greedy actions for encoded observations (rows, ...), in the library's units."""
-        return self._act(rows, True, self.learner.initial_states(len(rows))).action[0].cpu().numpy()
+    def act(self, rows: Array, state: State | None = None) -> tuple[Array, State]:
+        """The first seed's greedy actions for encoded observations (rows, ...), in the library's units; the next state.
+
+        `state`: what the last call returned; None: an episode starts in every row.
+        """
+        act = self._act(rows, True, state or self.learner.initial_states(len(rows)))
+        return act.action[0].cpu().numpy(), act.state
 
     def _act(self, rows: Array, deterministic: bool, state: State) -> Act:
         every_seed = torch.from_numpy(np.broadcast_to(rows, (len(self.learner.seeds), *rows.shape)).copy())
@@ -135,8 +142,7 @@ class Agent:
             "format": FORMAT,
             "library": __version__,
             "config": {**self.config.to_dict(), "seed": self.learner.seeds[seed_index], "seeds": []},
-            "observation_space": space_to_dict(self.observation.space),
-            "action_space": space_to_dict(self.action.space),
+            **codecs_to_dict(self.observation, self.action),
             "step": self.step,
         }
         if self.learner.observation_count is not None:  # so that a new run can continue its statistics
@@ -224,8 +230,7 @@ def _build(
     """The agent described by a file's metadata; networks larger than the file's tensors are never allocated."""
     try:
         config = config_from_dict(about["config"], allow_module_env=True)
-        observation = ObservationCodec(space_from_dict(about["observation_space"]))
-        action = ActionCodec(space_from_dict(about["action_space"]))
+        observation, action = codecs_from_dict(about)
         cls = learner_class(config.algo)
         settings = parse(cls.settings_type, with_objects(config.algo_kwargs, objects))
         spec, step = env_spec(observation, action), about["step"]

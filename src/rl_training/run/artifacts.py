@@ -18,6 +18,7 @@ from rl_training.core.rng import episode_seed
 from rl_training.core.signals import interruptible
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import Env, EnvSource
+from rl_training.envs.host.masks import masks_checked, newest_mask
 from rl_training.envs.host.pixels import describe_error, free_renderer
 from rl_training.envs.host.wrappers import episode_limit
 from rl_training.report.page import write_report
@@ -58,15 +59,20 @@ def _frames(
     """The frames of the episodes; appends to `returns`, and to `cut` the episodes that were cut at step `last`."""
     left = MAX_FRAMES
     for episode in range(episodes):
-        obs, _ = env.reset(seed=episode_seed(agent.learner.seeds[0], "video", 0, episode))
-        total, done, steps = 0.0, False, 0
+        obs, info = env.reset(seed=episode_seed(agent.learner.seeds[0], "video", 0, episode))
+        total, done, steps, state = 0.0, False, 0, dict[str, Any]()
         yield _render(env, name)
         while not done:
             if steps == last:
                 cut.append(episode)
                 break
+            mask = None
+            if agent.observation.mask:
+                with masks_checked(name, "step" if steps else "reset"):
+                    mask = newest_mask(env, info, agent.action.spec)
             steps += 1
-            obs, reward, terminated, truncated, _ = env.step(agent.predict(obs))
+            action, state = agent.predict(obs, state=state, action_mask=mask)
+            obs, reward, terminated, truncated, info = env.step(action)
             total, done, left = total + float(reward), bool(terminated or truncated), left - 1
             if left > 0:  # without frames left, the episode still runs to its end for its return
                 yield _render(env, name)

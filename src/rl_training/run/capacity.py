@@ -1,4 +1,4 @@
-"""The replay of a run, and checks of the memory and disk space that the run needs."""
+"""The replay or rollout of a run, and checks of the memory and disk space that the run needs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from rl_training.algorithms.base import Learner
+from rl_training.algorithms.on_policy import OnPolicyLearner
 from rl_training.checkpoint.read import Checkpoint
-from rl_training.config.settings import ReplaySettings
+from rl_training.config.settings import ReplaySettings, RolloutSettings, TrainSettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.machine import free_memory, gibibytes
@@ -20,8 +21,11 @@ from rl_training.data.replay.buffer import ReplayBuffer, whole_steps
 from rl_training.data.replay.frames import bytes_needed, replay_class
 from rl_training.data.replay.hindsight import BOUND_BYTES, HindsightReplay
 from rl_training.data.replay.priorities import priority_bytes
+from rl_training.data.rollout import Rollout, rollout_bytes
+from rl_training.envs.base import VectorEnv
 from rl_training.envs.host.goals import Goals
 from rl_training.files.atomic import DISK_ERRORS
+from rl_training.loops.regime import Regime
 from rl_training.run.inputs import RunInputs
 
 BYTES_PER_WEIGHT = 4 * 5  # the weight, its target, its gradient and Adam's two moments
@@ -58,17 +62,48 @@ def _priority_alpha(settings: ReplaySettings) -> float | None:
 
 
 def check_learner_memory(
-    weights: int, config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, device: str
+    weights: int, config: TrainConfig, settings: TrainSettings, spec: EnvSpec, device: str
 ) -> None:
     """Reject networks and batches whose minimum memory exceeds what is free."""
     seeds, free = len(config.seed_list), _free(device)
     row = 4 * (2 * spec.observation.size + spec.action.size + sum(settings.hidden_sizes))
     for what, needed in (
         (f"networks of {weights} weights", BYTES_PER_WEIGHT * weights * seeds),
-        (f"batch_size {settings.batch_size}", row * settings.network_rows * seeds),
+        (
+            f"batches of {settings.update_rows(config.num_envs)} rows",
+            row * settings.update_rows(config.num_envs) * seeds,
+        ),
     ):
         if needed > 0.9 * free:
             raise UserError(f"{what}, {_seeds(seeds)}, need {gibibytes(needed)}; {gibibytes(free)} are free")
+
+
+def make_rollout(
+    config: TrainConfig, learner_class: type[Learner], settings: RolloutSettings, envs: VectorEnv, device: torch.device
+) -> Rollout:
+    """The empty rollout of a run."""
+    assert issubclass(learner_class, OnPolicyLearner), "an algorithm with RolloutSettings learns from rollouts"
+    return Rollout(
+        envs.spec,
+        learner_class.rollout_layout(settings),
+        seeds=len(config.seed_list),
+        num_envs=config.num_envs,
+        steps=settings.rollout_steps,
+        device=device,
+        host=envs.device.type == "cpu",
+    )
+
+
+def check_data_memory(config: TrainConfig, settings: TrainSettings, spec: EnvSpec, device: str) -> None:
+    """Reject a replay or a rollout that does not fit, before it is allocated."""
+    if isinstance(settings, ReplaySettings):
+        check_replay_memory(config, settings, spec, device)
+    if isinstance(settings, RolloutSettings):
+        seeds, free = len(config.seed_list), min(_free(device), _free("cpu"))  # it is collected in main memory
+        needed = seeds * rollout_bytes(spec, settings.rollout_steps * config.num_envs)
+        if needed > 0.9 * free:
+            what = f"rollout_steps {settings.rollout_steps} with num_envs {config.num_envs}, {_seeds(seeds)}"
+            raise UserError(f"{what}, need {gibibytes(needed)}; {gibibytes(free)} are free")
 
 
 def check_replay_memory(config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, device: str) -> None:
@@ -91,7 +126,7 @@ def check_capacity(inputs: RunInputs, weights: int, device: str) -> None:
     config, settings, spec = inputs.config, inputs.settings, inputs.spec
     check_learner_memory(weights, config, settings, spec, device)
     if settings.uses_environment:
-        check_replay_memory(config, settings, spec, device)
+        check_data_memory(config, settings, spec, device)
     if inputs.dataset is not None:
         check_dataset_memory(inputs.dataset.dataset, device)
 
@@ -115,14 +150,13 @@ def resource_error(error: Exception, run_dir: Path) -> str | None:
     return None
 
 
-def disk_note(
-    run_dir: Path, keep: int, learner: Learner, replay: ReplayBuffer | None, resumed: Checkpoint | None
-) -> str | None:
+def disk_note(run_dir: Path, keep: int, learner: Learner, regime: Regime, resumed: Checkpoint | None) -> str | None:
     """A notice if the disk cannot hold the run's checkpoints, which share one replay."""
-    rows = replay.nbytes if replay is not None else 0
-    networks = sum(tensor.nbytes for tensor in learner.state_dict().values())
+    shared = regime.replay.nbytes if regime.replay is not None else 0
+    own = sum(tensor.nbytes for tensor in learner.state_dict().values())
+    own += regime.source.nbytes if isinstance(regime.source, Rollout) else 0
     present = sum(entry["bytes"] for entry in resumed.files.values()) if resumed is not None else 0
-    needed, free = rows + (keep + 1) * networks - present, shutil.disk_usage(run_dir).free
+    needed, free = shared + (keep + 1) * own - present, shutil.disk_usage(run_dir).free
     if needed <= free:
         return None
     return (

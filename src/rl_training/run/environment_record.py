@@ -1,4 +1,4 @@
-"""How a run's environment is restored: decided once, when the run begins, and recorded in run.json."""
+"""How a run's environment is restored, and whether its action masks are used: decided once, when the run begins."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ NOT_REBUILT = "the environment carries state from one episode to the next, and n
 
 @dataclass(frozen=True)
 class EnvironmentEntry:
-    """`environment` in run.json: how the environment is restored, decided when the run began."""
+    """`environment` in run.json: how the environment is restored, decided when the run began, and its masks."""
 
     env_id: str
     restore: Restore | None = None
     rebuild_ms: float | None = None
+    masked: bool = False  # whether its action masks are part of its observations
 
 
 def environment_entries(inputs: RunInputs, resumed: Checkpoint | None = None) -> dict[str, Any]:
@@ -29,7 +30,8 @@ def environment_entries(inputs: RunInputs, resumed: Checkpoint | None = None) ->
     entries: dict[str, Any] = {}
     source, found, trains = inputs.source, inputs.conformance, inputs.settings.uses_environment
     if found is not None:
-        entries["environment"] = asdict(EnvironmentEntry(source.env_id, found.restore, found.rebuild_ms))
+        entry = EnvironmentEntry(source.env_id, found.restore, found.rebuild_ms, source.masked)
+        entries["environment"] = asdict(entry)
     if trains and source.restore == "inexact":
         return {**entries, "resume": "inexact", "resume_note": NOT_REPLAYABLE}
     has_replay = resumed is not None and resumed.state["parts"].get("replay", {}).get("added", 0) > 0

@@ -21,6 +21,7 @@ from rl_training.envs.episode_metrics import info_means
 from rl_training.envs.host.episode_bound import DEFAULT_BOUND, EpisodeBound
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.vector import SeededEnvs
+from rl_training.envs.host.workers import choose_threads
 from rl_training.run.plan import cores
 
 Guard = Callable[[SeededEnvs], AbstractContextManager[object]]
@@ -108,7 +109,10 @@ class _HostRows:
         # Starting processes takes a second, which only pays with many environments on many cores.
         many = len(learner.seeds) * episodes >= 64 and cores() >= 4 and source.factory is None
         workers = cores() if many else 0
-        self.envs = SeededEnvs(source, learner.seeds, episodes, "eval_episode", first_episode, workers=workers)
+        threads = choose_threads(len(learner.seeds) * episodes, cores())
+        self.envs = SeededEnvs(
+            source, learner.seeds, episodes, "eval_episode", first_episode, workers=workers, threads=threads
+        )
 
     def guarded(self, guard: Guard) -> AbstractContextManager[object]:
         return guard(self.envs)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rl_training.algorithms.base import Learner
-from rl_training.config.settings import OfflineSettings, ReplaySettings
+from rl_training.config.settings import OfflineSettings, TrainSettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.memory import Dataset
 from rl_training.data.datasets.prepare import PreparedDataset, prepare_dataset
-from rl_training.envs.host.conformance import Conformance, with_conformance
+from rl_training.envs.host.conformance import Conformance, Takes, with_conformance
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.goals import Goals
@@ -28,7 +28,7 @@ class RunInputs:
 
     config: TrainConfig
     learner_class: type[Learner]
-    settings: ReplaySettings
+    settings: TrainSettings
     source: EnvSource
     dataset: PreparedDataset | None  # of an offline run
     conformance: Conformance | None  # None: checked when the run began, or not used for training
@@ -55,7 +55,7 @@ class RunInputs:
 def check_inputs(
     config: TrainConfig,
     learner_class: type[Learner],
-    settings: ReplaySettings,
+    settings: TrainSettings,
     source: EnvSource,
     data: Dataset | None,
     callbacks: Sequence[Callback],
@@ -69,7 +69,8 @@ def check_inputs(
     conformance = None
     if source.restore is None:
         device = choose_device(config.device)
-        conformance = check_for_training(source, device) if dataset is None else dataset.environment
+        takes = Takes(learner_class.takes_masks, learner_class.takes_unbounded_actions)
+        conformance = check_for_training(source, device, takes) if dataset is None else dataset.environment
     source = with_conformance(source, conformance)
     goals = Goals(source) if settings.her is not None else None
     return RunInputs(config, learner_class, settings, source, dataset, conformance, callbacks, show_progress, goals)

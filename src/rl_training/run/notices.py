@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rl_training.config.settings import RolloutSettings
 from rl_training.engine.rounding import numerics_warning, seeds_are_exact
 from rl_training.envs.base import VectorEnv
 from rl_training.envs.host.episode_bound import no_time_limit_notice
@@ -42,6 +43,12 @@ def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, 
             f"{before}learning_starts ({settings.learning_starts}) {'are' if offline else 'is'} not below "
             f"total_timesteps ({config.total_timesteps}): nothing will be learned{' online' if offline else ''}"
         )
+    if isinstance(settings, RolloutSettings):
+        rows = settings.rollout_steps * config.num_envs
+        left = rows % settings.update_rows(config.num_envs)
+        if left:
+            what = f"batch_size ({settings.batch_size}) does not divide the {rows} transitions of a rollout"
+            notices.append(f"{what}: {left} of them, others each time, are left out of an epoch")
     return notices
 
 

@@ -17,13 +17,15 @@ from typing import Any
 import torch
 
 from rl_training.config.fields import at_least, setting
-from rl_training.config.settings import ReplaySettings
+from rl_training.config.settings import TrainSettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.allocation import keep_freed_memory
 from rl_training.core.checks import UserError, shown
 from rl_training.core.specs import EnvSpec
 from rl_training.engine.rounding import numerics, portable_to, seeds_are_exact
-from rl_training.envs.host.workers import choose_workers
+from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.mujoco.registry import threaded_task
+from rl_training.envs.host.workers import choose_threads, choose_workers
 
 COMPILE_SECONDS = 60.0  # an upper estimate of the time to compile an update
 EAGER_OVERHEAD = 1.5e-3  # seconds per update that compiling saves on small networks (Python and kernel launches)
@@ -39,6 +41,7 @@ class ExecutionPlan:
     compiled: bool
     threads: int = setting(must=at_least(1))
     workers: int = setting(0, at_least(0))  # environment processes; results do not depend on it
+    env_threads: int = setting(0, at_least(0))  # threads that step MuJoCo environments, without workers; nor on it
     tf32: bool = True
     note: str | None = None
     numerics: dict[str, str] = field(default_factory=dict)  # how the libraries round, see `engine/rounding.py`
@@ -95,21 +98,33 @@ def rounding_changes(
 
 
 def choose_plan(
-    config: TrainConfig, settings: ReplaySettings, spec: EnvSpec, from_factory: bool = False, weights: int = 0
+    config: TrainConfig, settings: TrainSettings, spec: EnvSpec, from_factory: bool = False, weights: int = 0
 ) -> ExecutionPlan:
     """The execution plan of a new run; `weights` is the number of the model's, which counts for modules of the user.
 
     Environments from a factory are sent to worker processes only where the config asks for them: copies in one process
     may share what the factory holds.
     """
-    device, flops = choose_device(config.device), _update_flops(settings, spec, weights)
+    device, flops = choose_device(config.device), _update_flops(settings, spec, weights, config.num_envs)
     compiled, note = _choose_compile(config, settings, flops)
     # A small update gains nothing from a second thread, and waits for it on a busy machine.
     threads = max_threads() if flops > SMALL_UPDATE else 1
-    workers = config.workers
-    if workers is None:
-        workers = 0 if from_factory else choose_workers(len(config.seed_list) * config.num_envs, cores())
-    return ExecutionPlan(device, compiled, config.threads or threads, workers, note=note, numerics=numerics(device))
+    workers, env_threads = _choose_stepping(config, from_factory)
+    return ExecutionPlan(
+        device, compiled, config.threads or threads, workers, env_threads, note=note, numerics=numerics(device)
+    )
+
+
+def _choose_stepping(config: TrainConfig, from_factory: bool) -> tuple[int, int]:
+    """The numbers of processes and of threads that step the environments."""
+    if config.workers is not None:
+        return config.workers, 0
+    if from_factory:
+        return 0, 0
+    rows = len(config.seed_list) * config.num_envs
+    if threaded_task(EnvSource(config.env_id, dict(config.env_kwargs))) is not None:
+        return 0, choose_threads(rows, cores())
+    return choose_workers(rows, cores()), 0
 
 
 def choose_device(name: str) -> str:
@@ -127,7 +142,7 @@ def choose_device(name: str) -> str:
     return name
 
 
-def _choose_compile(config: TrainConfig, settings: ReplaySettings, flops: float) -> tuple[bool, str | None]:
+def _choose_compile(config: TrainConfig, settings: TrainSettings, flops: float) -> tuple[bool, str | None]:
     if config.compile == "off":
         return False, None
     if not compiler_present():
@@ -137,24 +152,23 @@ def _choose_compile(config: TrainConfig, settings: ReplaySettings, flops: float)
     return _seconds_saved(config, settings, flops) > COMPILE_SECONDS, None
 
 
-def _seconds_saved(config: TrainConfig, settings: ReplaySettings, flops: float) -> float:
+def _seconds_saved(config: TrainConfig, settings: TrainSettings, flops: float) -> float:
     offline_updates = settings.offline_updates  # a step there is an update
     offline = config.total_timesteps if offline_updates is None else min(offline_updates, config.total_timesteps)
-    steps = max(config.total_timesteps - offline - settings.learning_starts, 0)
-    updates = offline + steps * settings.gradient_updates_per_step / settings.train_frequency
+    updates = offline + settings.updates_in(config.total_timesteps - offline, config.num_envs)
     return updates * (EAGER_OVERHEAD + flops * SECONDS_PER_FLOP)
 
 
-def _update_flops(settings: ReplaySettings, spec: EnvSpec, model_weights: int) -> float:
+def _update_flops(settings: TrainSettings, spec: EnvSpec, model_weights: int, num_envs: int = 1) -> float:
     """An estimate of the operations of an update: one seed, forward and backward through one network.
 
     The number of seeds does not count: a seed must run the same kernels alone and among others.
     """
     if settings.network.features is not None or settings.critic_layers.module is not None:
-        return 6.0 * model_weights * settings.network_rows
+        return 6.0 * model_weights * settings.update_rows(num_envs)
     sizes = [spec.observation.size + spec.action.size, *settings.critic_layers]
     weights: int = sum(a * b for a, b in pairwise(sizes))
-    return 6.0 * weights * settings.network_rows
+    return 6.0 * weights * settings.update_rows(num_envs)
 
 
 def compiler_present() -> bool:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import torch
 
+from rl_training.algorithms.registry import learner_class
 from rl_training.checkpoint.parts import restore
 from rl_training.checkpoint.schema import find_checkpoint
+from rl_training.config.settings import ReplaySettings
 from rl_training.core.checks import UserError
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.data.replay.part import ReplayPart
-from rl_training.envs.host.conformance import check_spaces
+from rl_training.envs.host.conformance import Takes, check_spaces
 from rl_training.envs.host.factory import EnvSource
 from rl_training.run.agent import Agent
 from rl_training.run.capacity import check_replay_memory, make_replay
@@ -39,10 +41,11 @@ def read_replay(agent: Agent, source: EnvSource) -> ReplayBuffer:
         raise UserError(f"{agent.path}: an agent file has no replay; load its run instead")
     _, settings = parse_settings(config)
     checkpoint, _ = find_checkpoint(agent.path)
-    if ReplayPart.name not in checkpoint.state["parts"]:
-        raise UserError(f"{agent.path}: there is no replay, since {config.algo} has learned from a dataset alone")
+    if ReplayPart.name not in checkpoint.state["parts"] or not isinstance(settings, ReplaySettings):
+        how = "a dataset alone" if learner_class(config.algo).offline else "rollouts, which are not kept"
+        raise UserError(f"{agent.path}: there is no replay, since {config.algo} has learned from {how}")
     # How many frames an image stacks, and the time limit, are known to the environment alone.
-    spec = check_spaces(source) if agent.spec.observation.stored_as_frames else agent.spec
+    spec = check_spaces(source, Takes.of(agent.spec)) if agent.spec.observation.stored_as_frames else agent.spec
     check_replay_memory(config, settings, spec, "cpu")
     replay = make_replay(config, settings, spec, torch.device("cpu"))
     restore(checkpoint, [ReplayPart(replay, spec)])

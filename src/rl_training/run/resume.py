@@ -25,7 +25,7 @@ from rl_training.core.signals import Stopped, deferred, interruptible, stop_sign
 from rl_training.data.datasets.formats.loaders import NoSuchData
 from rl_training.data.datasets.memory import Dataset
 from rl_training.engine.rounding import numerics
-from rl_training.envs.host.factory import EnvFactory, EnvSource, Restore, env_source
+from rl_training.envs.host.factory import EnvFactory, EnvSource, env_source
 from rl_training.files.atomic import remove_temporaries
 from rl_training.files.run_directory import OVERRIDABLE_ON_RESUME, RunLock, RunRecord, create_run_dir, versions
 from rl_training.run.callbacks import Callback, Callbacks, as_callbacks
@@ -224,8 +224,9 @@ def _continue(
     """Check everything again, then continue from a checkpoint (None: from the start) in `run_dir`."""
     cls, settings = parse_settings(config)
     config = filled(config, settings)  # for a run that recorded fewer settings
-    kwargs, restore = dict(config.env_kwargs), recorded_restore(run_dir, config.env_id)
-    source = EnvSource(config.env_id, kwargs, request.env_factory, restore, config.info_metrics)
+    entry = recorded_environment(run_dir, config.env_id)
+    decided = (entry.restore, config.info_metrics, entry.masked)
+    source = EnvSource(config.env_id, dict(config.env_kwargs), request.env_factory, *decided)
     checked = check_inputs(config, cls, settings, source, request.dataset, hooks, request.show_progress)
     with closing(checked) as inputs, deferred(), RunLock(run_dir):
         record = RunRecord.read(run_dir)
@@ -260,13 +261,13 @@ def recorded_plan(record: RunRecord) -> tuple[ExecutionPlan, str | None]:
     return plan, f"it will not be bit-identical: {changes}" if changes else None
 
 
-def recorded_restore(run_dir: Path, env_id: str) -> Restore | None:
-    """How the run's environment is brought back; None if that was never decided, or for another environment."""
+def recorded_environment(run_dir: Path, env_id: str) -> EnvironmentEntry:
+    """What was decided about the run's environment; nothing if it never was, or for another environment."""
     record = RunRecord.read(run_dir)
     if "environment" not in record.values:
-        return None
+        return EnvironmentEntry(env_id)
     try:
-        entry = parse(EnvironmentEntry, record.values["environment"])
+        entry: EnvironmentEntry = parse(EnvironmentEntry, record.values["environment"])
     except UserError as error:
         raise invalid_file(record.path, error) from error
-    return entry.restore if entry.env_id == env_id else None
+    return entry if entry.env_id == env_id else EnvironmentEntry(env_id)

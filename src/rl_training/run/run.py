@@ -13,6 +13,7 @@ import torch
 
 from rl_training.checkpoint.parts import Part, restore
 from rl_training.checkpoint.read import Checkpoint, DamagedCheckpoint
+from rl_training.config.settings import ReplaySettings, RolloutSettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.results import TrainResult
@@ -20,6 +21,7 @@ from rl_training.core.signals import Stopped, active_signals, deferred, interrup
 from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.memory import Dataset
 from rl_training.data.datasets.transition_dataset import ResidentData
+from rl_training.envs.base import VectorEnv
 from rl_training.envs.device.part import DeviceEnvironmentsPart
 from rl_training.envs.environments_part import EnvironmentsPart
 from rl_training.envs.host.factory import EnvFactory, EnvSource
@@ -30,10 +32,11 @@ from rl_training.files.run_directory import RunLock, RunRecord, create_run_dir
 from rl_training.loops.clock import Clock
 from rl_training.loops.off_policy import OffPolicy
 from rl_training.loops.offline import Offline
+from rl_training.loops.on_policy import OnPolicy
 from rl_training.loops.regime import Regime
 from rl_training.run.agent import Agent
 from rl_training.run.callbacks import Callbacks, as_callbacks
-from rl_training.run.capacity import check_capacity, check_replay_memory, disk_note, make_replay
+from rl_training.run.capacity import check_capacity, check_data_memory, disk_note, make_replay, make_rollout
 from rl_training.run.ending import conclude, mark_interrupted, mark_stopped
 from rl_training.run.environment_record import NOT_REPLAYABLE, environment_entries
 from rl_training.run.failures import recorded_failures, report_hang
@@ -140,25 +143,42 @@ class Run:
             return online
         with interruptible():
             data = ResidentData(dataset.dataset, device)
+        assert not isinstance(online, OnPolicy), "the settings of an offline algorithm have a replay"
         self.regime = offline = Offline(dataset, data, online)
         if online is not None:
             online.source = dataset.mixed_with(online.replay, data)
         return offline
 
-    def _build_online(self, device: torch.device) -> OffPolicy:
+    def _build_online(self, device: torch.device) -> OffPolicy | OnPolicy:
         inputs, config, plan = self.inputs, self.config, self.plan
         seeds, num_envs = config.seed_list, config.num_envs
         with interruptible():
-            envs = make_envs(inputs.source, seeds, num_envs, device, plan.workers, config.env_timeout)
+            envs = make_envs(
+                inputs.source,
+                seeds,
+                num_envs,
+                device,
+                workers=plan.workers,
+                threads=plan.env_threads,
+                timeout=config.env_timeout,
+            )
         try:
             if self.resumed is not None:
                 check_same_spaces(self.resumed, *envs.codecs, any_bounds=inputs.dataset is not None)
-                check_replay_memory(config, inputs.settings, envs.spec, plan.device)
+                check_data_memory(config, inputs.settings, envs.spec, plan.device)
             with interruptible():
-                return OffPolicy(envs, make_replay(config, inputs.settings, envs.spec, device, inputs.goals))
+                return self._regime_of(envs, device)
         except BaseException:
             envs.close()
             raise
+
+    def _regime_of(self, envs: VectorEnv, device: torch.device) -> OffPolicy | OnPolicy:
+        """The online regime that the settings of the algorithm belong to."""
+        inputs, config, settings = self.inputs, self.config, self.inputs.settings
+        if isinstance(settings, RolloutSettings):
+            return OnPolicy(envs, make_rollout(config, inputs.learner_class, settings, envs, device))
+        assert isinstance(settings, ReplaySettings)
+        return OffPolicy(envs, make_replay(config, settings, envs.spec, device, inputs.goals))
 
     def _build_session(self, regime: Regime) -> tuple[Session, bool]:
         """The session, new or restored from the checkpoint, and whether it was restored exactly."""
@@ -215,7 +235,7 @@ class Run:
     # --- notices ---------------------------------------------------------------------------------------------------
     def _notices(self, session: Session, regime: Regime, exact: bool) -> list[str]:
         inputs = self.inputs
-        disk = disk_note(self.run_dir, self.config.keep_checkpoints, session.learner, regime.replay, self.resumed)
+        disk = disk_note(self.run_dir, self.config.keep_checkpoints, session.learner, regime, self.resumed)
         notices = [
             *(inputs.dataset.notices if inputs.dataset is not None else ()),
             *starting_notices(inputs, self.plan, self.record, regime.envs),

@@ -21,7 +21,7 @@ from rl_training.envs.base import Statistics
 from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.episodes import EpisodeStatistics
 from rl_training.envs.host.vector import MAX_LOG
-from rl_training.envs.spaces import space_to_dict
+from rl_training.envs.spaces import codecs_to_dict
 from rl_training.files.atomic import replace_file
 from rl_training.files.json_lines import read_rows
 from rl_training.files.run_directory import RunRecord
@@ -139,10 +139,9 @@ class Session(CallbackInterface):
         logged = self.logged.take()
         for index, seed in enumerate(self.seeds):
             row: dict[str, Any] = {"step": self.step, "seed": seed, **episodes[index]}
-            row.update({f"train/{name}": value for name, value in means[index].items()})
-            row["train/n_updates"] = self.gradient_steps
-            row["train/learning_rate"] = self.learner.learning_rate
-            row["rollout/exploration_rate"] = self.learner.exploration(self.clock.progress)
+            row |= {"train/n_updates": self.gradient_steps, "train/learning_rate": self.learner.learning_rate}
+            row.update({f"train/{name}": value for name, value in means[index].items()})  # perhaps its own rate
+            row["rollout/exploration_rate"] = self.learner.exploration(self.learner.progress)
             row.update({"time/fps": fps, "time/time_elapsed": self.elapsed})
             rows.append({**row, **logged[index]})
         self._write(rows)
@@ -254,9 +253,8 @@ class Session(CallbackInterface):
         dataset = self.inputs.dataset
         return {
             **(dataset.about if dataset is not None else {}),
-            "environment": {"env_id": self.source.env_id, "restore": self.source.restore},
-            "observation_space": space_to_dict(self.agent.observation.space),
-            "action_space": space_to_dict(self.agent.action.space),
+            "environment": {"env_id": self.source.env_id, "restore": self.source.restore, "masked": self.source.masked},
+            **codecs_to_dict(self.agent.observation, self.agent.action),
         }
 
     def state(self, previous: Checkpoint | None) -> PartState:

@@ -21,6 +21,7 @@ from rl_training.config.objects import python_objects
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError, did_you_mean, require, shown
 from rl_training.core.specs import EnvSpec
+from rl_training.engine.engine import RUNNING
 from rl_training.files.atomic import replace_file
 from rl_training.run.agent import Agent, load_agent
 
@@ -93,7 +94,7 @@ def _digest(files: Iterable[bytes]) -> str:
 
 def _checked_groups(groups: Sequence[str], agent: Agent, where: Path) -> list[str]:
     known = list(dict.fromkeys(name.partition(".")[0] for name in agent.parameters(0)))
-    known = [name for name in known if name != GROUP]  # the statistics come with any group
+    known = [name for name in known if name not in (GROUP, RUNNING)]  # the statistics come with any group
     for name in groups:
         if name not in known:
             text = f"groups must be among {', '.join(known)}, got {shown(name)}"
@@ -156,6 +157,9 @@ def _copy(agents: Sequence[Agent], learner: Learner, where: str, groups: Sequenc
     for index in range(len(learner.seeds)):
         weights = _of_groups(agents[index % len(agents)].parameters(0), groups)
         mine = _of_groups(learner.seed_parameters(index), groups)
+        # Statistics of returns that only one of them has: the run begins its own.
+        apart = {name for name in mine.keys() ^ weights.keys() if name.startswith(f"{RUNNING}.")}
+        weights, mine = ({k: v for k, v in one.items() if k not in apart} for one in (weights, mine))
         odd = sorted(name for name in mine.keys() | weights.keys()
                      if name not in mine or name not in weights or mine[name].shape != weights[name].shape)  # fmt: skip
         if odd:
@@ -169,5 +173,5 @@ def _copy(agents: Sequence[Agent], learner: Learner, where: str, groups: Sequenc
 def _of_groups(parameters: Mapping[str, Tensor], groups: Sequence[str] | None) -> dict[str, Tensor]:
     if groups is None:
         return dict(parameters)
-    chosen = (*groups, GROUP)  # networks need the statistics that they were trained with
+    chosen = (*groups, GROUP, RUNNING)  # networks need the statistics that they were trained with
     return {name: tensor for name, tensor in parameters.items() if name.partition(".")[0] in chosen}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from functools import partial
@@ -14,17 +15,17 @@ from rl_training.algorithms.registry import algorithm_names, learner_class
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.config.fields import parse
 from rl_training.config.foreign_names import explain_unknown
-from rl_training.config.settings import ReplaySettings
+from rl_training.config.settings import TrainSettings
 from rl_training.config.train_config import FIELD_NAMES, TrainConfig, located
 from rl_training.config.yaml_loading import LoadedYaml, plain_values
-from rl_training.core.checks import ConfigError, Problem, UserError
+from rl_training.core.checks import ConfigError, Note, Problem, UserError, shown
 from rl_training.core.specs import KIND_NAMES, EnvSpec
 from rl_training.data.datasets.memory import Dataset, check_dataset
 from rl_training.envs.host.wrappers import image_hint, image_wrapper, parse_wrappers, wrappers_with_defaults
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
 
 
-def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tuple[type[Learner], ReplaySettings]:
+def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tuple[type[Learner], TrainSettings]:
     """The learner class and its settings; reports all problems with settings and wrappers, with file and line."""
     cls, problems = learner_class_or_problem(config.algo)
     settings, found = read_settings(cls, config.algo_kwargs, config.env_kwargs)
@@ -48,7 +49,7 @@ def setting_names(cls: type[Learner]) -> tuple[str, ...]:
 
 def read_settings(
     cls: type[Learner] | None, algo_kwargs: Mapping[str, Any], env_kwargs: Mapping[str, Any]
-) -> tuple[ReplaySettings | None, list[Problem]]:
+) -> tuple[TrainSettings | None, list[Problem]]:
     """The algorithm's settings if they are valid, and the problems with settings and wrappers."""
     settings, problems = None, list[Problem]()
     try:
@@ -65,7 +66,7 @@ def read_settings(
     return settings, problems
 
 
-def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner], ReplaySettings]:
+def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner], TrainSettings]:
     """The config of a new run, completed with the settings of the algorithm's authors for its task.
 
     It has a value for every setting, so that later changes of defaults do not affect the run.
@@ -77,7 +78,18 @@ def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner],
         cls, settings = parse_settings(config)
     if settings.uses_environment and not cls.learns_online:
         raise UserError(f"offline_steps must be null for {cls.name}: it learns nothing from its own transitions")
-    return filled(config, settings), cls, settings
+    fitted = settings.for_run(config.total_timesteps, config.num_envs)
+    if fitted is not settings:
+        warnings.warn(_shortened(config, settings, fitted), Note, stacklevel=2)
+    return filled(config, fitted), cls, fitted
+
+
+def _shortened(config: TrainConfig, given: TrainSettings, used: TrainSettings) -> str:
+    """The notice of a run that is shorter than its settings expect."""
+    before, after = asdict(given), asdict(used)
+    changes = [f"{name} {before[name]} -> {value}" for name, value in after.items() if before[name] != value]
+    total = f"total_timesteps ({config.total_timesteps})"
+    return f"{total} is less than a rollout, which is shortened for this run and its continuation: {', '.join(changes)}"
 
 
 def with_dataset(config: TrainConfig, dataset: Dataset | None) -> TrainConfig:
@@ -94,29 +106,35 @@ def with_dataset(config: TrainConfig, dataset: Dataset | None) -> TrainConfig:
     return replace(config, algo_kwargs={**settings, "dataset_kind": "memory"})
 
 
-def filled(config: TrainConfig, settings: ReplaySettings) -> TrainConfig:
+def filled(config: TrainConfig, settings: TrainSettings) -> TrainConfig:
     """The config with a value for every setting."""
     env_kwargs = dict(config.env_kwargs)
     if env_kwargs.get("wrappers") is not None:
         env_kwargs["wrappers"] = wrappers_with_defaults(env_kwargs["wrappers"])
+    given = {field.name for field in fields(settings) if field.init}
+    values = {name: value for name, value in asdict(settings).items() if name in given}
     return replace(
         config,
-        algo_kwargs=plain_values({"algo_kwargs": asdict(settings)})["algo_kwargs"],
+        algo_kwargs=plain_values({"algo_kwargs": values})["algo_kwargs"],
         env_kwargs=env_kwargs,
         eval_interval=config.steps_between_evaluations,
     )
 
 
-def check_compatible(cls: type[Learner], spec: EnvSpec, env_id: str, settings: ReplaySettings) -> int:
+def check_compatible(cls: type[Learner], spec: EnvSpec, env_id: str, settings: TrainSettings) -> int:
     """Reject an environment that the algorithm does not support. Returns the number of weights."""
     others = [learner_class(name) for name in algorithm_names()]
     if not cls.supports_actions(spec):
-        needs = _kinds(cls.actions)
+        needs = _kinds(cls.actions) if spec.action.bounded else f"bounded {_kinds(cls.actions)}"
         use = _names(other for other in others if other.supports_actions(spec)) or "; no algorithm here takes them"
         raise UserError(f"{cls.name} needs {needs} actions; {env_id} has {spec.action.space_name}{use}")
+    if spec.observation.mask and not cls.takes_masks:
+        use = _names(other for other in others if other.supports(spec))
+        raise UserError(f"{cls.name} takes no action masks, which are in the observations of {env_id}{use}")
     if not cls.supports(spec):
         use = _names(other for other in others if other.supports(spec)) + image_hint(env_id, cls.observations)
-        gives = f"{_kinds([spec.observation.kind])} of shape {spec.observation.shape}"
+        seen = spec.observation.without_mask()
+        gives = f"{_kinds([seen.kind])} of shape {seen.shape}"
         raise UserError(f"{cls.name} takes {_kinds(cls.observations)}; {env_id} gives {gives}{use}")
     wrong = spec.observation.channels_last
     if wrong is not None:
@@ -156,3 +174,6 @@ def check_same_spaces(
         if before != now:
             changed = [f"{key} {before.get(key)} -> {now.get(key)}" for key in now if before.get(key) != now[key]]
             raise UserError(f"{name} has changed since the checkpoint: {', '.join(changed)}")
+    mask = checkpoint.state.get("action_mask", 0)
+    if mask != observation.mask:
+        raise UserError(f"action_mask has changed since the checkpoint: {shown(mask)} -> {observation.mask} flags")

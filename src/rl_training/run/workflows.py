@@ -40,7 +40,7 @@ def evaluate_agent(
     if num_episodes is None:
         num_episodes = agent.config.eval_episodes or 5
     require(num_episodes >= 1, "num_episodes", f">= 1, got {num_episodes}")
-    check_for_agent(agent.spec, source, agent.learner.device)
+    source = check_for_agent(agent.spec, source, agent.learner.device)
     seeds = agent.learner.seeds
     plan = EvaluationPlan(source, num_episodes, bound, deterministic=deterministic)
     results = evaluate(agent.learner, plan, first_episode)
@@ -85,10 +85,16 @@ def evaluate_checkpoint(
 
 
 def predict_checkpoint(
-    path: str | Path, obs: Any, deterministic: bool = True, device: str = "auto", *, objects: Objects | None = None
+    path: str | Path,
+    obs: Any,
+    deterministic: bool = True,
+    device: str = "auto",
+    *,
+    action_mask: Any = None,
+    objects: Objects | None = None,
 ) -> Any:
     """The action of an agent file, a checkpoint or a run for an observation or a batch."""
-    return load_agent(path, device, objects).predict(obs, deterministic)
+    return load_agent(path, device, objects).predict(obs, deterministic, action_mask=action_mask)
 
 
 def record_checkpoint(

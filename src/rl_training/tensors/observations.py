@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_training.core.specs import VECTOR, ArraySpec
+from rl_training.core.specs import MASK, VECTOR, ArraySpec
 
 
 def split(spec: ArraySpec, obs: Tensor) -> Any:
@@ -23,11 +23,23 @@ def split(spec: ArraySpec, obs: Tensor) -> Any:
     return arrays
 
 
+def without_mask(spec: ArraySpec, obs: Any) -> tuple[Any, Tensor | None]:
+    """A split observation as networks receive it, of the spec `without_mask()`, and its action mask; None: it has none.
+
+    The mask is boolean, true where a choice is allowed.
+    """
+    if not spec.mask:
+        return obs, None
+    arrays = {name: one for name, one in obs.items() if name != MASK}
+    return arrays if spec.without_mask().parts else next(iter(arrays.values())), obs[MASK].bool()
+
+
 def pack(spec: ArraySpec, arrays: Mapping[str, Tensor]) -> Tensor:
     """The inverse of `split`: arrays by name to rows of bytes."""
     pieces = []
     for name, part in spec.parts:
-        rows = arrays[name].float().contiguous().view(torch.uint8) if name == VECTOR else arrays[name]
+        rows = arrays[name].to(torch.uint8) if name == MASK else arrays[name]
+        rows = rows.float().contiguous().view(torch.uint8) if name == VECTOR else rows
         pieces.append(rows.flatten(rows.dim() - len(part.shape)))
     padding = spec.shape[0] - sum(piece.shape[-1] for piece in pieces)
     return torch.cat([*pieces, pieces[0].new_zeros(*pieces[0].shape[:-1], padding)], -1)

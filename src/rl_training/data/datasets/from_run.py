@@ -20,7 +20,7 @@ from rl_training.data.datasets.array_store import MEMORY_SHARE
 from rl_training.data.datasets.transitions import Transitions, check_values
 from rl_training.data.replay.buffer import field_layout, replay_bytes
 from rl_training.data.replay.part import ReplayPart, check_segment, segment_rows
-from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_from_dict, space_to_dict
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, codecs_from_dict, env_spec, space_to_dict
 
 
 def is_run(path: Path) -> bool:
@@ -34,8 +34,7 @@ def load_replay(path: Path, drop_nonfinite: bool = False, memory_share: float = 
     state = checkpoint.state
     config = config_from_dict(state["config"], allow_module_env=True)
     try:
-        observation = ObservationCodec(space_from_dict(state["observation_space"]))
-        action = ActionCodec(space_from_dict(state["action_space"]))
+        observation, action = codecs_from_dict(state)
     except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise invalid_file(checkpoint.path, error) from error
     _check_memory(checkpoint, len(config.seed_list), env_spec(observation, action), memory_share)
@@ -63,7 +62,10 @@ def _segments(
     spec = env_spec(observation, action)
     fields = field_layout(spec)
     if not names:
-        raise invalid_file(checkpoint.path, "its replay is empty")
+        rollouts = "rollout" in checkpoint.state["parts"]
+        raise invalid_file(
+            checkpoint.path, "its run learns from rollouts and has no replay" if rollouts else "its replay is empty"
+        )
     for name in names:
         start, stop = segment_rows(name)
         if (reached is not None and start != reached) or start % num_envs or stop % num_envs:

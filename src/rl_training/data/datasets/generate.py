@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,16 +13,18 @@ import numpy as np
 from rl_training.core.checks import UserError, require
 from rl_training.core.machine import free_memory, gibibytes
 from rl_training.core.rng import stream
-from rl_training.core.specs import ArraySpec, EnvSpec
+from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.array_store import MEMORY_SHARE, Array, layout_bytes
 from rl_training.data.datasets.transitions import Transitions, check_values
-from rl_training.envs.host.conformance import check_equal, check_spaces, classified
+from rl_training.envs.host.conformance import PLAIN, Takes, check_equal, check_spaces, classified, matching
 from rl_training.envs.host.episode_bound import DEFAULT_BOUND, EpisodeBound
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.vector import SeededEnvs
 from rl_training.envs.spaces import space_to_dict
+from rl_training.envs.spaces.masks import allowed_actions
 
-Policy = Callable[[Array, np.random.Generator, ArraySpec], Array]
+# From encoded observations, its state (None: an episode starts) and random numbers to actions and the next state.
+Policy = Callable[[Array, Any, np.random.Generator, SeededEnvs], tuple[Array, Any]]
 ProgressCallback = Callable[[int], None]
 
 
@@ -31,8 +34,8 @@ class DatasetAgent(Protocol):
     @property
     def spec(self) -> EnvSpec: ...
 
-    def act(self, rows: Array) -> Array:
-        """Actions in the library's units for encoded observations (rows, ...)."""
+    def act(self, rows: Array, state: Any) -> tuple[Array, Any]:
+        """Actions in the library's units for encoded observations (rows, ...), and the next state; None starts anew."""
 
 
 def record_random(
@@ -43,7 +46,11 @@ def record_random(
     bound: EpisodeBound = DEFAULT_BOUND,
 ) -> Transitions:
     """`size` transitions under uniformly random actions."""
-    return _record(source, size, seed, lambda obs, rng, action: action.sample(rng, len(obs)), progress, bound)
+
+    def act(obs: Array, state: Any, rng: np.random.Generator, envs: SeededEnvs) -> tuple[Array, Any]:
+        return envs.action.spec.sample(rng, len(obs)), None
+
+    return _record(source, size, seed, act, progress, bound)
 
 
 def record_policy(
@@ -57,23 +64,35 @@ def record_policy(
 ) -> Transitions:
     """`size` transitions under an agent's greedy actions with noise.
 
-    `noise` is a standard deviation (actions being in [-1, 1]), or the probability of a random choice.
+    `noise` is a standard deviation (actions being in [-1, 1]), or the probability of a random choice, which is one that
+    the action mask allows where the agent takes masks.
     """
     require(0 <= noise < math.inf, "noise", f"a number >= 0, got {noise}")
     require(noise <= agent.spec.action.max_noise, "noise", f"a probability, got {noise}")
-    check_equal(agent.spec, check_spaces(source), source)
+    takes = Takes.of(agent.spec)
+    check_equal(agent.spec, check_spaces(source, takes), source)
 
-    def act(obs: Array, rng: np.random.Generator, action: ArraySpec) -> Array:
-        return action.perturbed(agent.act(obs), noise, rng)
+    def act(obs: Array, state: Any, rng: np.random.Generator, envs: SeededEnvs) -> tuple[Array, Any]:
+        actions, state = agent.act(obs, state)
+        spec = envs.action.spec
+        if not takes.masks:
+            return spec.perturbed(actions, noise, rng), state
+        return spec.perturbed(actions, noise, rng, partial(allowed_actions, spec, envs.observation.masks(obs))), state
 
-    return _record(source, size, seed, act, progress, bound)
+    return _record(matching(source, agent.spec), size, seed, act, progress, bound, takes)
 
 
 def _record(
-    source: EnvSource, size: int, seed: int, act: Policy, progress: ProgressCallback | None, bound: EpisodeBound
+    source: EnvSource,
+    size: int,
+    seed: int,
+    act: Policy,
+    progress: ProgressCallback | None,
+    bound: EpisodeBound,
+    takes: Takes = PLAIN,
 ) -> Transitions:
     require(size >= 2, "dataset_size", f">= 2, got {size}")
-    envs = SeededEnvs(classified(source), [seed], num_envs=1, stream="data")
+    envs = SeededEnvs(classified(source, takes), [seed], num_envs=1, stream="data")
     with closing(envs):
         _keep_precision(envs)
         first = _row(envs, envs.action.spec.sample(stream(seed, "data"), 1))
@@ -86,15 +105,16 @@ def _record(
             )
         arrays: dict[str, Any] = {name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()}
         envs.reset_all()
-        last, length, cut = bound.steps(envs.spec.episode_limit), 0, 0
+        last, length, cut, state = bound.steps(envs.spec.episode_limit), 0, 0, None
         for step in range(size):
-            actions = act(envs.obs.astype(envs.observation.dtype), stream(seed, "data", step), envs.action.spec)
+            rows, rng = envs.obs.astype(envs.observation.dtype), stream(seed, "data", step)
+            actions, state = act(rows, state, rng, envs)
             envs.step(actions)
             length += 1
             if length == last and not envs.terminated[0] and not envs.truncated[0]:
                 envs.truncated[0], cut = True, cut + 1
             if envs.terminated[0] or envs.truncated[0]:
-                length = 0
+                length, state = 0, None
             for name, row in _row(envs, actions).items():
                 arrays[name][step] = row[0]
             envs.advance()

@@ -204,7 +204,9 @@ def dataset_spaces(
         if unbounded(stored[1]):
             stored[1] = _inferred_action_space(transitions.actions, where, clip_actions)
         try:
-            return ObservationCodec(stored[0]), ActionCodec(stored[1])
+            codecs = ObservationCodec(stored[0]), ActionCodec(stored[1])
+            codecs[1].require_bounds()
+            return codecs
         except UserError as error:
             raise UserError(f"{where}: its spaces cannot be used: {error}") from error
     obs = transitions.obs

@@ -75,7 +75,7 @@ class DeviceEnv(ABC):
     def codecs(self) -> tuple[ObservationCodec, ActionCodec]:
         """Those of the twin, which has the same spaces; without one, those of its own spec."""
         if self.gymnasium_id is not None:
-            return environment_codecs(EnvSource(self.gymnasium_id))
+            return environment_codecs(EnvSource(self.gymnasium_id, masked=self.spec.observation.mask > 0))
         return codecs_of(self.spec)
 
     @property
@@ -140,6 +140,11 @@ class DeviceEnv(ABC):
     def _tensors(self) -> dict[str, Tensor]:
         own = {"physics": self.physics, "obs": self.obs, "steps": self.steps, "episodes": self.episodes}
         return {**own, **self.statistics.tensors()}
+
+    def changed_tensors(self) -> list[Tensor]:
+        """Every tensor that `step` and `advance` change."""
+        step = [self.next_physics, self.next_obs, self.rewards, self.terminated, self.truncated]
+        return [*self._tensors().values(), *step]
 
     def state(self) -> dict[str, Tensor]:
         """A copy of the state that later steps and metrics depend on; to be taken after `advance`."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from rl_training.core.rng import stream
 from rl_training.envs.host.factory import Env, EnvSource, Restore
+from rl_training.envs.host.masks import newest_mask, valid_action
 from rl_training.envs.host.pixels import PixelObservation
 from rl_training.envs.host.snapshots import native_state, restore_native
 from rl_training.envs.spaces import ActionCodec, ObservationCodec
@@ -53,10 +55,11 @@ Trace = list[bytes]
 
 @dataclass(frozen=True)
 class Episode:
-    """The seed and actions of an episode to play."""
+    """The seed and actions of an episode to play; with a codec, those that its action masks allow."""
 
     seed: int
     actions: Actions
+    masked: ActionCodec | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,8 @@ def classify(used: Env, source: EnvSource, seed: int = 0) -> Classification:
     fresh = source.make()
     has_native = False
     try:
-        stages, has_native = _stages(used, seed), native_state(used) is not None
+        stages = _stages(used, seed, source.masked)
+        has_native = native_state(used) is not None and not source.masked
         if has_native:
             if all(_native_state_is_complete(used, fresh, stage) for stage in stages):
                 return Classification("native")
@@ -116,10 +120,11 @@ def classify(used: Env, source: EnvSource, seed: int = 0) -> Classification:
     return Classification("rebuilt", round(1e3 * median(times), 1)) if agree else Classification("inexact")
 
 
-def _stages(env: Env, seed: int) -> list[Stage]:
+def _stages(env: Env, seed: int, masked: bool) -> list[Stage]:
+    make = partial(_stage, seed=seed, masked=masked)
     if not isinstance(env, PixelObservation):
-        return [_stage(env, _whole_env, _schedule(env), seed, 0)]
-    return [_stage(env.env, _wrapped_env, _schedule(env.env), seed, 0), _stage(env, _whole_env, RENDERED, seed, 1)]
+        return [make(env, _whole_env, _schedule(env), number=0)]
+    return [make(env.env, _wrapped_env, _schedule(env.env), number=0), make(env, _whole_env, RENDERED, number=1)]
 
 
 def _wrapped_env(env: Any) -> Env:
@@ -135,13 +140,14 @@ def _schedule(env: Env) -> Schedule:
     return IMAGES if spec.images or spec.size >= LARGE_OBSERVATION else VECTORS
 
 
-def _stage(env: Env, view: View, schedule: Schedule, seed: int, number: int) -> Stage:
+def _stage(env: Env, view: View, schedule: Schedule, seed: int, number: int, masked: bool) -> Stage:
     codec = ActionCodec(env.action_space)
     drawn = iter(range(number << 16, (number + 1) << 16))
 
     def episode(steps: int) -> Episode:
         rng = stream(seed, "conformance", next(drawn))
-        return Episode(int(rng.integers(2**31)), codec.to_env(codec.spec.sample(rng, steps)))
+        first, drawn_actions = int(rng.integers(2**31)), codec.spec.sample(rng, steps)
+        return Episode(first, drawn_actions, codec) if masked else Episode(first, codec.to_env(drawn_actions))
 
     def one_round(index: int) -> Round:
         between = schedule.between[index % len(schedule.between)]
@@ -160,7 +166,7 @@ def _native_state_is_complete(used: Env, fresh: Env, stage: Stage) -> bool:
         states: dict[int, Any] = {}
         trace = _play(used, one.compared, states)
         at = max(step for step in states if step < len(trace) - 1)
-        _play(fresh, Episode(one.compared.seed, one.compared.actions[:0]))
+        _play(fresh, replace(one.compared, actions=one.compared.actions[:0]))
         if not restore_native(fresh, states[at]):
             return False
         if _continue_episode(fresh, one.compared.actions[at:]) != trace[at + 1 :]:
@@ -191,7 +197,8 @@ def _first_difference(used: Env, fresh: Env, stages: list[Stage]) -> Episode | N
 
 def _fresh_copies_agree(source: EnvSource, stage: Stage, differs: Episode, times: list[float]) -> bool:
     """Whether fresh copies agree on the episode in which a used one differed, and on some more."""
-    episodes = [Episode(differs.seed, differs.actions[: stage.steps]), *(turn.compared for turn in stage.rounds)]
+    shorter = replace(differs, actions=differs.actions[: stage.steps])
+    episodes = [shorter, *(turn.compared for turn in stage.rounds)]
     for episode in episodes[:FRESH_EPISODES]:
         traces = []
         for _ in range(2):
@@ -211,12 +218,26 @@ def _fresh_copies_agree(source: EnvSource, stage: Stage, differs: Episode, times
 
 def _play(env: Env, episode: Episode, states: dict[int, Any] | None = None) -> Trace:
     try:
-        observation, _ = env.reset(seed=episode.seed)
+        observation, info = env.reset(seed=episode.seed)
+        if episode.masked is not None:
+            return [_as_bytes(observation), *_play_allowed(env, episode.actions, episode.masked, info)]
     except Exception as error:
         raise _Raised from error
     if states is not None:
         states[0] = native_state(env)
     return [_as_bytes(observation), *_continue_episode(env, episode.actions, states)]
+
+
+def _play_allowed(env: Env, drawn: Actions, codec: ActionCodec, info: Any) -> Trace:
+    """`_continue_episode` with actions that the masks allow; the masks are compared too."""
+    trace: Trace = []
+    for one in drawn:
+        mask = newest_mask(env, info, codec.spec)
+        observation, reward, terminated, truncated, info = env.step(valid_action(codec, one, mask))
+        trace.append(mask.tobytes() + _step_bytes(observation, reward, terminated, truncated))
+        if terminated or truncated:
+            break
+    return trace
 
 
 def _continue_episode(env: Env, actions: Sequence[Any] | Actions, states: dict[int, Any] | None = None) -> Trace:
@@ -227,13 +248,17 @@ def _continue_episode(env: Env, actions: Sequence[Any] | Actions, states: dict[i
             observation, reward, terminated, truncated, _ = env.step(action.copy())
         except Exception as error:
             raise _Raised from error
-        flags = bytes([bool(terminated), bool(truncated)])  # np.bool_ is not an int
-        trace.append(_as_bytes(observation) + np.float64(reward).tobytes() + flags)
+        trace.append(_step_bytes(observation, reward, terminated, truncated))
         if terminated or truncated:
             break
         if states is not None and step in SAVED_AT:
             states[step] = native_state(env)
     return trace
+
+
+def _step_bytes(observation: Any, reward: Any, terminated: Any, truncated: Any) -> bytes:
+    flags = bytes([bool(terminated), bool(truncated)])  # np.bool_ is not an int
+    return b"".join([_as_bytes(observation), np.float64(reward).tobytes(), flags])
 
 
 def _as_bytes(observation: Any) -> bytes:

@@ -18,9 +18,10 @@ from rl_training.core.rng import stream
 from rl_training.core.specs import EnvSpec
 from rl_training.envs.host.classification import classify
 from rl_training.envs.host.factory import Env, EnvSource, Restore, call_environment, note_once
+from rl_training.envs.host.masks import WHERE, InvalidMask, given_mask, masks_checked, newest_mask, valid_action
 from rl_training.envs.host.pixels import is_flag, is_number
 from rl_training.envs.host.wrappers import episode_limit, image_stack, image_wrapper
-from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, make_codecs
 from rl_training.envs.spaces.leaves import Leaf
 
 PROBE_STEPS = 12
@@ -37,11 +38,27 @@ class Conformance:
     rebuild_ms: float | None = None  # time to rebuild it, where that is done for every episode
 
 
-def check_spaces(source: EnvSource) -> EnvSpec:
+@dataclass(frozen=True)
+class Takes:
+    """What an algorithm can use of an environment, beyond what all of them can."""
+
+    masks: bool = False  # action masks: part of the observations where the environment gives them
+    unbounded_actions: bool = False
+
+    @classmethod
+    def of(cls, spec: EnvSpec) -> Takes:
+        """What an agent uses that was trained on this spec."""
+        return cls(spec.observation.mask > 0, not spec.action.bounded)
+
+
+PLAIN = Takes()
+
+
+def check_spaces(source: EnvSource, takes: Takes = PLAIN) -> EnvSpec:
     """The spec of an environment, after a dozen steps of one copy; rejects one that violates the API."""
     env = source.make()
     try:
-        return _conforming(env, source.env_id)
+        return _conforming(env, source.env_id, takes)
     finally:
         env.close()
 
@@ -52,16 +69,16 @@ def check_equal(spec: EnvSpec, found: EnvSpec, source: EnvSource) -> None:
         raise UserError(f"the agent was trained on {spec}, {source.env_id} has {found}")
 
 
-def check_environment(source: EnvSource, seed: int = 0) -> Conformance:
+def check_environment(source: EnvSource, seed: int = 0, takes: Takes = PLAIN) -> Conformance:
     """`check_spaces`, and how exactly the environment is restored, unless `source` has that already."""
     if source.restore is not None:
-        return Conformance(check_spaces(source), source.restore)
+        return Conformance(check_spaces(source, takes), source.restore)
     env = source.make()
     try:
-        shape = _conforming(env, source.env_id)
+        spec = _conforming(env, source.env_id, takes)
         with _reported_when_slow(source.env_id):
-            found = classify(env, source, seed)
-        return Conformance(shape, found.restore, found.rebuild_ms)
+            found = classify(env, matching(source, spec), seed)
+        return Conformance(spec, found.restore, found.rebuild_ms)
     finally:
         env.close()
 
@@ -79,23 +96,33 @@ def _reported_when_slow(name: str) -> Iterator[None]:
         timer.cancel()
 
 
-def classified(source: EnvSource) -> EnvSource:
+def classified(source: EnvSource, takes: Takes = PLAIN) -> EnvSource:
     """The source with `restore` set, by a check if needed."""
-    return source if source.restore is not None else with_conformance(source, check_environment(source))
+    if source.restore is not None:
+        return source
+    return with_conformance(source, check_environment(source, takes=takes))
 
 
 def with_conformance(source: EnvSource, found: Conformance | None) -> EnvSource:
     """The source with the result of a check, if there was one."""
-    return source if found is None else replace(source, restore=found.restore)
+    return source if found is None else replace(matching(source, found.spec), restore=found.restore)
 
 
-def _conforming(env: Env, name: str) -> EnvSpec:
+def matching(source: EnvSource, spec: EnvSpec) -> EnvSource:
+    """The source whose observations have an action mask where those of the spec have one."""
+    return replace(source, masked=spec.observation.mask > 0)
+
+
+def _conforming(env: Env, name: str, takes: Takes) -> EnvSpec:
     for space in ("observation_space", "action_space"):
         if not isinstance(getattr(env, space, None), Space):
             raise UserError(f"environment {name!r}: it has no {space}, which must be a gymnasium.Space")
-    observation, action = ObservationCodec(env.observation_space), ActionCodec(env.action_space)
+    observation, action = make_codecs(env.observation_space, env.action_space, masked=False)
+    if not takes.unbounded_actions:
+        action.require_bounds()
     _reject_unsupported_images(observation, name)
-    _probe(env, observation, action, name)
+    if _probe(env, observation, action, name, takes.masks):
+        observation = ObservationCodec(env.observation_space, action.spec)
     return env_spec(observation, action, image_stack(env), episode_limit(env))
 
 
@@ -111,21 +138,27 @@ def _reject_unsupported_images(observation: ObservationCodec, name: str) -> None
             )
 
 
-def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: str) -> None:
+def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: str, takes_masks: bool) -> bool:
+    """Check a few steps of random actions, valid ones where masks are taken; returns whether it gives such masks."""
     rng = stream(0, "conformance")
     answer: Any = call_environment(name, "reset", lambda: env.reset(seed=7))
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
         raise UserError(f"environment {name!r}: reset must return (observation, info), got {_shown(answer)}")
     _check_observation(answer[0], observation, name, "reset")
+    takes_masks = takes_masks and action.spec.mask_size > 0
+    with masks_checked(name, "reset"):
+        masked = takes_masks and given_mask(env, answer[1]) is not None
+        mask = newest_mask(env, answer[1], action.spec) if masked else None
     for _ in range(PROBE_STEPS):
-        choice = action.to_env(action.spec.sample(rng, 1))[0]
+        drawn = action.spec.sample(rng, 1)
+        choice = action.to_env(drawn)[0] if mask is None else valid_action(action, drawn[0], mask)
         answer = call_environment(name, "step", partial(env.step, choice))
         if not (isinstance(answer, tuple) and len(answer) == 5):
             raise UserError(
                 f"environment {name!r}: step must return (observation, reward, terminated, truncated, info), "
                 f"got {_shown(answer)}"
             )
-        obs, reward, terminated, truncated, _ = answer
+        obs, reward, terminated, truncated, info = answer
         if not is_number(reward) or not np.isfinite(reward):
             raise UserError(f"environment {name!r}: step must return a finite number as reward, got {reward!r}")
         if not (is_flag(terminated) and is_flag(truncated)):
@@ -134,8 +167,13 @@ def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: s
                 f"got {terminated!r} and {truncated!r}"
             )
         _check_observation(obs, observation, name, "step")
-        if terminated or truncated:
-            break
+        with masks_checked(name, "step"):
+            if takes_masks and not masked and given_mask(env, info) is not None:
+                raise InvalidMask(f"gave an action mask and reset gave none: reset must give one too, {WHERE}")
+            if terminated or truncated:
+                break
+            mask = newest_mask(env, info, action.spec) if masked else None
+    return masked
 
 
 def _check_observation(value: Any, observation: ObservationCodec, name: str, what: str) -> None:

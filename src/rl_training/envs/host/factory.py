@@ -23,7 +23,7 @@ from rl_training.envs.host.goal_envs import PREFIX as OWN_PREFIX
 from rl_training.envs.host.goal_envs import register_goal_envs
 from rl_training.envs.host.pixels import NEEDS_EGL, describe_error
 from rl_training.envs.host.wrappers import for_evaluation, parse_wrappers
-from rl_training.envs.spaces import ActionCodec, ObservationCodec
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, make_codecs
 
 T = TypeVar("T")
 Env = gym.Env[Any, Any]
@@ -68,6 +68,7 @@ class EnvSource:
     factory: EnvFactory | None = None
     restore: Restore | None = None  # how it is restored on resume; None: not checked yet
     info_metrics: tuple[str, ...] = ()  # names of numbers in the info of an episode's last step
+    masked: bool = False  # whether its action masks are part of its observations
 
     def __post_init__(self) -> None:
         if self.factory is not None:
@@ -112,7 +113,7 @@ class EnvSource:
         """
         twin = getattr(self.factory, "gymnasium_id", None) if self.batched else None
         if twin is not None:
-            return EnvSource(twin, info_metrics=self.info_metrics)
+            return EnvSource(twin, info_metrics=self.info_metrics, masked=self.masked)
         return replace(self, kwargs=for_evaluation(self.kwargs))
 
     def _from_id(self, kwargs: dict[str, Any]) -> Env:
@@ -190,10 +191,12 @@ def env_name(env: str | EnvFactory) -> str:
 
 
 def environment_codecs(source: EnvSource) -> tuple[ObservationCodec, ActionCodec]:
-    """How the observations and actions of an environment are translated."""
+    """How the observations and actions of an environment with bounded actions are translated."""
     env = source.make()
     try:
-        return ObservationCodec(env.observation_space), ActionCodec(env.action_space)
+        observation, action = make_codecs(env.observation_space, env.action_space, source.masked)
+        action.require_bounds()
+        return observation, action
     finally:
         env.close()
 

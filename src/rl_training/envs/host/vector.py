@@ -2,7 +2,7 @@
 
 `step` returns the true successor of every action; `advance` then resets, with a seed, only the environments whose
 episode ended. So there are no invalid rows, and the state of an environment is (episode number, actions so far). It is
-stored here; a `Stepper` steps the environments, in this process or in workers, with the same results.
+stored here; a `Stepper` steps the environments, in this process, its threads or in workers, with the same results.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from rl_training.core.specs import EnvSpec
 from rl_training.envs.host.changes import Changes, plain_changes
 from rl_training.envs.host.episodes import EpisodeStatistics
 from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.mujoco.registry import threaded_task
+from rl_training.envs.host.mujoco.stepper import ThreadedStepper
 from rl_training.envs.host.worker import Array, LocalStepper, Results, RowsFailed, Start, Stepper
 from rl_training.envs.host.workers import CannotUseWorkers, WorkerStepper
 
@@ -45,13 +47,14 @@ class SeededEnvs:
         first_episode: int = 0,
         workers: int = 0,
         timeout: float = 300.0,
+        threads: int = 0,
     ) -> None:
         self.seeds, self.num_envs, self.stream = tuple(seeds), num_envs, stream
         self.size = len(self.seeds) * num_envs
         self.timeout = timeout  # seconds a step may take
         self.busy_since: float | None = None  # when the step in progress began
         self.note: str | None = None  # why configured workers are not used
-        self.stepper = self._make_stepper(source, workers, timeout)
+        self.stepper = self._make_stepper(source, workers, timeout, threads)
         self.observation, self.action = self.stepper.observation, self.stepper.action
         self.episodes = [first_episode] * self.size
         self.statistics = EpisodeStatistics(len(self.seeds), num_envs, source.info_metrics)
@@ -72,7 +75,9 @@ class SeededEnvs:
     def spec(self) -> EnvSpec:
         return self.stepper.spec
 
-    def _make_stepper(self, source: EnvSource, workers: int, timeout: float) -> Stepper:
+    def _make_stepper(self, source: EnvSource, workers: int, timeout: float, threads: int) -> Stepper:
+        if threads and self.size > 1 and threaded_task(source) is not None:
+            return ThreadedStepper(source, self.size, threads)
         if workers > 1:  # this process is the first
             try:
                 return WorkerStepper(source, self.size, workers, timeout)

@@ -28,9 +28,10 @@ from rl_training.core.specs import EnvSpec
 from rl_training.envs.episode_metrics import info_number
 from rl_training.envs.host.changes import Changes, apply_changes, check_changes
 from rl_training.envs.host.factory import Env, EnvSource
+from rl_training.envs.host.masks import InvalidMask, newest_mask
 from rl_training.envs.host.snapshots import native_state, restore_native
 from rl_training.envs.host.wrappers import episode_limit, image_stack
-from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, space_to_dict
+from rl_training.envs.spaces import ActionCodec, ObservationCodec, codecs_to_dict, env_spec, make_codecs
 
 Array = NDArray[Any]
 
@@ -96,8 +97,8 @@ class LocalStepper:
         self.source = source
         self.envs = [source.make() for _ in range(size)]
         self.used = [False] * size
-        self.observation = ObservationCodec(self.envs[0].observation_space)
-        self.action = ActionCodec(self.envs[0].action_space)
+        spaces = self.envs[0].observation_space, self.envs[0].action_space
+        self.observation, self.action = make_codecs(*spaces, masked=source.masked)
         frames, limit = image_stack(self.envs[0]), episode_limit(self.envs[0])
         self.spec = env_spec(self.observation, self.action, frames, limit)
 
@@ -110,17 +111,19 @@ class LocalStepper:
                     call = f"changing {', '.join(start.changes)}"
                     apply_changes(env, start.changes)
                 call = "reset"
-                value, _ = env.reset(seed=start.seed)
-                self.observation.encode(value, obs[row])
+                value, info = env.reset(seed=start.seed)
+                self.observation.encode(value, obs[row], self._mask(env, info))
                 for action in () if start.history is None else start.history:
                     steps += 1
-                    value, *_ = env.step(action.copy())
-                    self.observation.encode(value, obs[row])
+                    value, _, terminal, cut, info = env.step(action.copy())
+                    self.observation.encode(value, obs[row], self._mask(env, info, terminal or cut))
             except Exception as error:
                 call, when = ("step", " while replaying") if steps else (call, "")
-                raise RowsFailed(
-                    [row], f"{call} raised {type(error).__name__}: {one_line(error)}{when}", steps
-                ) from error
+                raise RowsFailed([row], f"{describe_failure(call, error)}{when}", steps) from error
+
+    def _mask(self, env: Env, info: Any, ended: bool = False) -> Array | None:
+        """The action mask of the newest observation, where it is part of it."""
+        return newest_mask(env, info, self.action.spec, ended) if self.source.masked else None
 
     def _env_for_episode(self, row: int) -> Env:
         """The row's environment, rebuilt if it carries state from one episode to the next."""
@@ -137,7 +140,7 @@ class LocalStepper:
 
     def step(self, actions: Array, active: Array | None, results: Results) -> None:
         obs, rewards, terminated, truncated, infos = results
-        encode, names = self.observation.encode, self.source.info_metrics
+        encode, names, masked = self.observation.encode, self.source.info_metrics, self.source.masked
         for row, env in enumerate(self.envs):
             if active is not None and not active[row]:
                 continue
@@ -145,12 +148,12 @@ class LocalStepper:
                 # A copy: the parent's log of actions must survive an environment that writes into its argument.
                 value, reward, terminal, cut, info = env.step(actions[row].copy())
                 terminated[row], truncated[row] = terminal, cut
-                encode(value, obs[row])
+                encode(value, obs[row], self._mask(env, info, terminal or cut) if masked else None)
                 rewards[row] = reward
                 if names and (terminal or cut):
                     infos[row] = [info_number(info, name) for name in names]
             except Exception as error:
-                raise RowsFailed([row], f"step raised {type(error).__name__}: {one_line(error)}") from error
+                raise RowsFailed([row], describe_failure("step", error)) from error
 
     def states(self) -> list[Array]:
         if self.source.restore in ("replay", "rebuilt"):  # a native state, if there is one, is not the whole state
@@ -164,6 +167,13 @@ class LocalStepper:
     def close(self) -> None:
         for env in self.envs:
             env.close()
+
+
+def describe_failure(call: str, error: Exception) -> str:
+    """What went wrong in a call of an environment, in one line."""
+    if isinstance(error, InvalidMask):
+        return f"{call} {error}"
+    return f"{call} raised {type(error).__name__}: {one_line(error)}"
 
 
 def _restores(env: Env, state: Array) -> bool:
@@ -264,7 +274,7 @@ def _serve(read_fd: int, write_fd: int) -> None:
             warnings.simplefilter("ignore")  # the parent has shown them
             names = tuple(setup["info_metrics"])
             factory = pickle.loads(bytes.fromhex(setup["factory"])) if setup["factory"] is not None else None
-            source = EnvSource(setup["env_id"], setup["kwargs"], factory, setup["restore"], names)
+            source = EnvSource(setup["env_id"], setup["kwargs"], factory, setup["restore"], names, setup["masked"])
             stepper = LocalStepper(source, setup["count"])
     except Exception as error:
         what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
@@ -313,4 +323,4 @@ def _exchange_states(stepper: LocalStepper, command: dict[str, Any]) -> dict[str
 def describe(spec: Any, observation: ObservationCodec, action: ActionCodec) -> dict[str, Any]:
     """Values that must be equal in the parent and its workers. The spec distinguishes registrations of the same id."""
     text = re.sub(r" at 0x[0-9a-f]+", "", repr(spec))
-    return {"spec": text, "spaces": [space_to_dict(codec.space) for codec in (observation, action)]}
+    return {"spec": text, **codecs_to_dict(observation, action)}

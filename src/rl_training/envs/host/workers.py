@@ -45,6 +45,11 @@ def choose_workers(total_envs: int, cores: int) -> int:
     return min(cores, total_envs // 2)
 
 
+def choose_threads(total_envs: int, cores: int) -> int:
+    """The number of threads that step environments in one process, where threads can: at least the process's own."""
+    return max(choose_workers(total_envs, cores), 1)
+
+
 class WorkerStepper:
     """A `Stepper` whose rows are split into `processes` blocks: the first is stepped here, the others by workers."""
 
@@ -193,7 +198,7 @@ class WorkerStepper:
 def _sendable(source: EnvSource) -> dict[str, Any]:
     """The first message to a worker, from which it makes its environments."""
     setup: dict[str, Any] = {"env_id": source.env_id, "kwargs": source.kwargs, "restore": source.restore}
-    setup |= {"factory": None, "info_metrics": source.info_metrics}
+    setup |= {"factory": None, "info_metrics": source.info_metrics, "masked": source.masked}
     if source.factory is not None:
         try:
             # By value where it is of a script or inside a function, so that neither needs to be imported.

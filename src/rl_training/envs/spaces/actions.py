@@ -1,7 +1,8 @@
 """Conversion of actions between the library's units and those of an environment.
 
-Inside the library a continuous action lies in [-1, 1] and a discrete one is an index from 0. The joint actions of a
-MultiDiscrete or MultiBinary space are one discrete action, as long as there are at most `MAX_JOINT_ACTIONS` of them.
+Inside the library a continuous action lies in [-1, 1], or is as it is where its space has no bounds, and a discrete one
+is an index from 0. The joint actions of a MultiDiscrete or MultiBinary space are one discrete action, as long as there
+are at most `MAX_JOINT_ACTIONS` of them.
 """
 
 from __future__ import annotations
@@ -29,13 +30,19 @@ class ActionCodec:
         elif isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
             self.coding = _Choices(space)
         elif isinstance(space, spaces.Box):
-            self.coding = _Numbers(space)
+            _check_box(space)
+            self.coding = _Numbers(space) if _has_bounds(space) else _UnboundedNumbers(space)
         else:
             raise UserError(
                 f"action space {type(space).__name__} is not supported; supported: Box, Discrete, MultiDiscrete, "
                 "MultiBinary"
             )
         self.spec = self.coding.spec
+
+    def require_bounds(self) -> None:
+        """Reject a Box without bounds, for an algorithm that needs them or for a dataset."""
+        if not self.spec.bounded:
+            raise UserError(f"action space {self.space} is unbounded; give it bounds, e.g. {_bounding(self.space)}")
 
     @property
     def env_shape(self) -> tuple[int, ...]:
@@ -127,7 +134,8 @@ class _Choices(_Coding):
         self.space, self.counts, self.start = space, counts.reshape(-1), start.reshape(-1)
         joint = math.prod(self.counts.tolist())
         self.joint = joint <= MAX_JOINT_ACTIONS
-        self.spec = discrete(joint) if self.joint else multi_discrete(self.counts.tolist())
+        counts = self.counts.tolist()
+        self.spec = discrete(joint, counts) if self.joint else multi_discrete(counts)
 
     def outside(self, actions: Array, rounding: float) -> NDArray[np.bool_]:
         if self.joint:
@@ -154,14 +162,6 @@ class _Numbers(_Coding):
     """A bounded Box space; its elements as one vector in [-1, 1]."""
 
     def __init__(self, space: spaces.Box) -> None:
-        if 0 in space.shape:
-            raise UserError(f"action space {space} is empty")
-        if not np.issubdtype(space.dtype, np.floating):
-            raise UserError(f"action space {space} must hold floats, got {space.dtype}")
-        if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-            raise UserError(f"action space {space} is unbounded; give it bounds, e.g. {_bounding(space)}")
-        if not (space.low < space.high).all():
-            raise UserError(f"action space {space} has a bound with low >= high")
         self.space = space
         self.low = space.low.astype(np.float64)
         self.half_range = (space.high.astype(np.float64) - self.low) / 2
@@ -181,6 +181,44 @@ class _Numbers(_Coding):
     def from_env(self, actions: Array) -> Array:
         unit = (actions.astype(np.float64) - self.low) / self.half_range - 1.0
         return unit.reshape(len(actions), -1).astype(np.float32)
+
+
+class _UnboundedNumbers(_Coding):
+    """A Box space with an infinite bound: its elements as one vector in its own units, clipped at finite bounds."""
+
+    def __init__(self, space: spaces.Box) -> None:
+        self.space = space
+        self.spec = continuous(math.prod(space.shape), bounded=False)
+
+    def outside(self, actions: Array, rounding: float) -> NDArray[np.bool_]:
+        values = actions.reshape(len(actions), *self.space.shape)
+        slack = rounding * np.maximum(np.abs(values), 1)
+        beyond = (values < self.space.low - slack) | (values > self.space.high + slack)
+        return np.asarray(beyond.reshape(len(actions), -1).any(1))
+
+    def contains(self, actions: Array) -> bool:
+        within = (actions >= self.space.low) & (actions <= self.space.high)
+        return bool((within & np.isfinite(actions)).all())
+
+    def to_env(self, actions: Array) -> Array:
+        values = actions.reshape(len(actions), *self.space.shape).astype(self.space.dtype)
+        return np.clip(values, self.space.low, self.space.high)
+
+    def from_env(self, actions: Array) -> Array:
+        return actions.reshape(len(actions), -1).astype(np.float32)
+
+
+def _check_box(space: spaces.Box) -> None:
+    if 0 in space.shape:
+        raise UserError(f"action space {space} is empty")
+    if not np.issubdtype(space.dtype, np.floating):
+        raise UserError(f"action space {space} must hold floats, got {space.dtype}")
+    if not (space.low < space.high).all():
+        raise UserError(f"action space {space} has a bound with low >= high")
+
+
+def _has_bounds(space: spaces.Box) -> bool:
+    return bool(np.isfinite(space.low).all() and np.isfinite(space.high).all())
 
 
 def _bounding(space: spaces.Box) -> str:

@@ -1,10 +1,12 @@
 """Conversion of observations: any supported space to one array of fixed shape and dtype, and back.
 
 The leaves of a Dict or Tuple are packed: numbers into one float32 vector, images behind its bytes (see `ArraySpec`).
+An action mask, if there is one, is behind everything else.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,15 +19,19 @@ from rl_training.core.checks import UserError
 from rl_training.core.specs import IMAGES, VECTOR, ArraySpec, Entry, image, mixed, vector
 from rl_training.envs.spaces.files import space_to_dict
 from rl_training.envs.spaces.leaves import Leaf, Numbers, OneHot, Picture
+from rl_training.envs.spaces.masks import read_mask, read_masks
 
 Array = NDArray[Any]
 SUPPORTED = "Box (numbers or images), Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of them"
 
 
 class ObservationCodec:
-    """Converts observations of an environment to arrays of fixed shape and dtype, and back."""
+    """Converts observations of an environment to arrays of fixed shape and dtype, and back.
 
-    def __init__(self, space: spaces.Space[Any]) -> None:
+    `masked_action`: the action whose mask is part of every row; None: there is no mask.
+    """
+
+    def __init__(self, space: spaces.Space[Any], masked_action: ArraySpec | None = None) -> None:
         self.space = space
         self.leaves = list(_leaves(space, (), ""))
         names = [leaf.name for leaf in self.leaves]
@@ -37,7 +43,10 @@ class ObservationCodec:
         for leaf in numbers:
             leaf.place(start)
             start += leaf.size
-        self.spec = _spec_of(space, numbers, [leaf for leaf in self.leaves if isinstance(leaf, Picture)])
+        self.plain_spec = _spec_of(space, numbers, [leaf for leaf in self.leaves if isinstance(leaf, Picture)])
+        self.masked_action = masked_action
+        self.spec = self.plain_spec.with_mask(masked_action.mask_size if masked_action is not None else 0)
+        self.mask = self.spec.mask  # elements of the action mask
         self.shape, self.dtype = self.spec.shape, np.dtype(self.spec.dtype)
         self.is_tree = isinstance(space, (spaces.Dict, spaces.Tuple))
         self._keys = list(_dict_keys(space, ()))
@@ -47,8 +56,10 @@ class ObservationCodec:
             if isinstance(leaf, Picture):
                 leaf.place(offset if self.spec.parts else 0)
                 offset += leaf.size
+        self._mask = slice(offset, offset + self.mask)
         # Its array is the whole row.
-        self._only = self.leaves[0] if not self.is_tree or self.spec.kind == "image" else None
+        alone = not self.is_tree or self.spec.kind == "image"
+        self._only = self.leaves[0] if alone and not self.mask else None
 
     @property
     def is_image(self) -> bool:
@@ -95,32 +106,48 @@ class ObservationCodec:
     def _entries(self) -> tuple[Entry, ...]:
         return self.spec.numbers.entries if self.spec.numbers is not None else ()
 
+    def masks(self, rows: Array) -> Array:
+        """The action masks in encoded rows."""
+        return rows[..., self._mask]
+
+    def without_mask(self, rows: Array) -> Array:
+        """Encoded rows without their action masks."""
+        if not self.mask:
+            return rows
+        if self.plain_spec.kind == "vector":
+            return rows[..., self._vector].view(np.float32)
+        plain = np.zeros((*rows.shape[:-1], math.prod(self.plain_spec.shape)), np.uint8)
+        plain[..., : self._mask.start] = rows[..., : self._mask.start]
+        return plain.reshape(*rows.shape[:-1], *self.plain_spec.shape)
+
     # --- observations in files -------------------------------------------------------------------------------------
     @property
     def file_shape(self) -> tuple[int, ...]:
         """The shape of one observation in a dataset: the space's own; of a Dict or Tuple, that of the encoded row."""
-        return self.shape if self.is_tree else tuple(self.space.shape or ())
+        return self.plain_spec.shape if self.is_tree else tuple(self.space.shape or ())
 
     @property
     def keeps_precision(self) -> bool:
         """Whether a recording can hold observations in the dtype of their space."""
-        return isinstance(self.space, spaces.Box)
+        return isinstance(self.space, spaces.Box) and not self.mask
 
     def to_file(self, rows: Array) -> Array:
-        """Encoded rows as a dataset holds them."""
-        return rows if self.is_tree else np.asarray(self.decode_rows(rows))
+        """Encoded rows as a dataset holds them: without action masks."""
+        return self.without_mask(rows) if self.is_tree else np.asarray(self.decode_rows(rows))
 
     def from_file(self, observations: Array) -> Array:
         """The inverse of `to_file`, in the library's dtype."""
         return observations if self.is_tree else self.encode_rows(observations)
 
     # --- encoding --------------------------------------------------------------------------------------------------
-    def encode(self, observation: Any, out: Array) -> None:
-        """Write one observation into `out` (a row of a preallocated array)."""
+    def encode(self, observation: Any, out: Array, mask: Array | None = None) -> None:
+        """Write one observation and its action mask into `out` (a row of a preallocated array of zeros)."""
         self.check_keys(observation)
         if self._only is not None:
             self._only.encode(self._only.value_in(observation), out)
             return
+        if self.mask:
+            out[self._mask] = 1 if mask is None else mask
         numbers = out[self._vector].view(np.float32) if self.spec.parts else out
         for leaf in self.leaves:
             leaf.encode_part(leaf.value_in(observation), out if leaf.is_image else numbers)
@@ -143,6 +170,8 @@ class ObservationCodec:
             return self._only.encode_rows(np.asarray(self._only.value_in(observations)))
         columns = [leaf.encode_rows(np.asarray(leaf.value_in(observations))) for leaf in self.leaves]
         rows = np.zeros((len(columns[0]), *self.shape), self.dtype)
+        if self.mask:
+            rows[:, self._mask] = 1
         numbers = self.numbers(rows)
         for leaf, values in zip(self.leaves, columns, strict=True):
             leaf.put(values, rows if leaf.is_image else numbers)
@@ -174,8 +203,11 @@ class ObservationCodec:
         found = {leaf.path: leaf.decode_rows(leaf.get(rows if leaf.is_image else numbers)) for leaf in self.leaves}
         return tree(self.space, (), found)
 
-    def read(self, obs: Any) -> tuple[Array, bool]:
-        """Encode one observation or a batch, as a caller passes it; returns the rows and whether it was one."""
+    def read(self, obs: Any, mask: Any = None) -> tuple[Array, bool]:
+        """Encode one observation or a batch, as a caller passes it; returns the rows and whether it was one.
+
+        `mask`: its action mask, or a batch of them; None: every action is allowed.
+        """
         try:
             if self.is_tree:
                 self.check_keys(obs)
@@ -188,6 +220,8 @@ class ObservationCodec:
         if len(counts) > 1:
             raise UserError("observation must be one for all its entries, or a batch of the same length for all")
         rows = np.zeros((len(read[0][0]), *self.shape), self.dtype)
+        if self.mask:
+            rows[:, self._mask] = 1 if mask is None else self._read_mask(mask, len(rows), read[0][1])
         numbers = self.numbers(rows)
         with np.errstate(over="ignore"):
             for leaf, (batch, _) in zip(self.leaves, read, strict=True):
@@ -195,6 +229,10 @@ class ObservationCodec:
         if numbers is not None and not np.isfinite(numbers).all():
             raise UserError("observation must be finite in float32")
         return rows, read[0][1]
+
+    def _read_mask(self, given: Any, rows: int, single: bool) -> Array:
+        assert self.masked_action is not None
+        return read_mask(given, self.masked_action) if single else read_masks(given, self.masked_action, rows)
 
 
 def _leaves(space: spaces.Space[Any], path: tuple[Any, ...], name: str) -> Iterator[Leaf]:

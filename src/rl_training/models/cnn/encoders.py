@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -19,12 +20,15 @@ class ImageEncoder(nn.Module):
     """(batch, channels, height, width) of bytes -> (batch, features), after a ReLU and without dense layers.
 
     Weights have PyTorch's initial values, uniform within 1 / sqrt(fan in). `center` is subtracted from the pixels,
-    scaled to [0, 1]; `precision` is that of the convolutions, parameters and features stay float32.
+    scaled to [0, 1]; `precision` is that of the convolutions, parameters and features stay float32. `layer_norm`
+    normalises the output of each convolution, before its ReLU.
     """
 
     layout: ClassVar[tuple[tuple[int, int, int], ...]]  # channels, kernel, stride
 
-    def __init__(self, obs_shape: Sequence[int], center: float = 0.0, precision: str = "float32") -> None:
+    def __init__(
+        self, obs_shape: Sequence[int], center: float = 0.0, precision: str = "float32", layer_norm: bool = False
+    ) -> None:
         super().__init__()
         require(precision in PRECISIONS, "precision", f"one of {', '.join(PRECISIONS)}, got {precision!r}")
         self.obs_shape, self.center = tuple(obs_shape), center
@@ -35,6 +39,8 @@ class ImageEncoder(nn.Module):
             nn.Conv2d(width, channels, kernel, stride)
             for width, (channels, kernel, stride) in zip(widths, self.layout, strict=False)
         )
+        shapes = self.output_shapes(obs_shape)
+        self.norms = nn.ModuleList(nn.LayerNorm(shape) for shape in shapes) if layer_norm else None
 
     @classmethod
     def min_side(cls) -> int:
@@ -57,17 +63,27 @@ class ImageEncoder(nn.Module):
         if min(height, width) < side:
             what = f"images must be at least {side}x{side} for this network, got {height}x{width}"
             raise UserError(f"{what}; network.features takes one of your own for smaller ones")
-        for _, kernel, stride in cls.layout:
-            height, width = ((side - kernel) // stride + 1 for side in (height, width))
-        return cls.layout[-1][0] * height * width
+        return math.prod(cls.output_shapes(obs_shape)[-1])
+
+    @classmethod
+    def output_shapes(cls, obs_shape: Sequence[int]) -> list[list[int]]:
+        """The shape of each layer's output: channels, height and width."""
+        shapes, sides = [], obs_shape[1:]
+        for channels, kernel, stride in cls.layout:
+            sides = [(side - kernel) // stride + 1 for side in sides]
+            shapes.append([channels, *sides])
+        return shapes
 
     def forward(self, obs: Tensor) -> Tensor:
         hidden = image_batch(obs, self.obs_shape)
         hidden = (hidden - self.center if self.center else hidden).to(self.dtype)
         layer: Any  # nn.ModuleList does not type them as nn.Conv2d
-        for layer in self.layers:
+        for number, layer in enumerate(self.layers):
             weight, bias = layer.weight.to(self.dtype), layer.bias.to(self.dtype)
-            hidden = F.relu(F.conv2d(hidden, weight, bias, layer.stride))
+            hidden = F.conv2d(hidden, weight, bias, layer.stride)
+            if self.norms is not None:
+                hidden = self.norms[number](hidden.float()).to(self.dtype)
+            hidden = F.relu(hidden)
         return hidden.flatten(1).float()
 
 
