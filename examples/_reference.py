@@ -42,7 +42,9 @@ def run_reference(config_name: str) -> None:
 def learn_early_enough(config: TrainConfig) -> TrainConfig:
     """A run much shorter than the config was made for still learns: `learning_starts` shrinks with it."""
     settings = dict(config.algo_kwargs)
-    defaults = get_algorithm_spec(config.algo).learner.settings_type
-    starts = int(settings.get("learning_starts", defaults.learning_starts))  # type: ignore[attr-defined]
+    fields = {field.name: field for field in dataclasses.fields(get_algorithm_spec(config.algo).learner.settings_type)}
+    if "learning_starts" not in fields:  # on-policy: a run shorter than a rollout shortens the rollout
+        return config
+    starts = int(settings.get("learning_starts", fields["learning_starts"].default))
     settings["learning_starts"] = min(starts, config.total_timesteps // 4)
     return dataclasses.replace(config, algo_kwargs=settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ SMALL_SETTINGS: dict[str, Any] = {
     "critic_hidden_sizes": (16,),
     "dataset_kind": "random",
     "dataset_size": 64,
+    "epochs": 2,
     "features_dim": 8,
     "gradient_updates_per_step": 1,
     "hidden_sizes": (16, 16),
@@ -30,10 +31,22 @@ SMALL_SETTINGS: dict[str, Any] = {
     "num_atoms": 11,
     "num_cql_samples": 2,
     "num_quantiles": 7,
+    "recurrent_size": 8,
+    "rollout_steps": 20,
+    "sequence_length": 5,
     "target_update_interval": 10,
     "train_frequency": 1,
 }
-ONE_OF_A_KIND = ("rainbow_dqn", "tqc", "iql", "drq")
+ONE_OF_A_KIND = ("rainbow_dqn", "tqc", "iql", "drq", "ppo")
+
+
+def settings_of(algo: str, *wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Of several mappings, a later one first, the settings that the algorithm has."""
+    from rl_training.algorithms.registry import learner_class
+
+    names = {field.name for field in dataclasses.fields(learner_class(algo).settings_type) if field.init}
+    merged = {name: value for mapping in wanted for name, value in mapping.items()}
+    return {name: value for name, value in merged.items() if name in names}
 
 
 def one_of_a_kind(*kept: str, among: Iterable[str] = ()) -> list[Any]:
@@ -83,8 +96,7 @@ def make_quick_config(algo: str, tmp_path: Path, algo_kwargs: dict[str, Any] | N
     from rl_training.config.train_config import TrainConfig
 
     cls = learner_class(algo)
-    names = {field.name for field in dataclasses.fields(cls.settings_type)}
-    settings = {name: value for name, value in SMALL_SETTINGS.items() if name in names}
+    settings = settings_of(algo, SMALL_SETTINGS)
     env_id, env_kwargs = small_env(cls)
     if "env_id" in changes:  # of which nothing is known
         env_kwargs.pop("max_episode_steps", None)

@@ -88,7 +88,9 @@ def check_reference_script(name: str, output_dir: Path, steps: int = 128) -> Non
     (run_dir,) = output_dir.iterdir()
     agent = load_agent(run_dir / "agent.safetensors")
     assert agent.config.total_timesteps == steps
-    assert agent.config.algo_kwargs["learning_starts"] == steps // 4
+    assert agent.config.algo_kwargs.get("learning_starts", steps // 4) == steps // 4
+    if "rollout_steps" in agent.config.algo_kwargs:  # a rollout is shortened; DQN on CartPole trains every 256 steps
+        assert json.loads((run_dir / "run.json").read_text())["metrics"]["gradient_steps"] > 0
     assert f"agent  {run_dir / 'agent.safetensors'}" in answer.stdout
 
 
@@ -114,10 +116,10 @@ def check_reference_config(name: str, algo: str, monkeypatch: pytest.MonkeyPatch
         runpy.run_path(script, run_name="__main__")
     (config,) = given.value.args
     assert (config.algo, config.total_timesteps, config.eval_episodes, config.seed) == (algo, 128, 3, 7)
-    assert config.output_dir == Path("elsewhere") and config.algo_kwargs["learning_starts"] == 32
+    assert config.output_dir == Path("elsewhere") and config.algo_kwargs.get("learning_starts", 32) == 32
 
 
-def check_trainer(train: Any, config: Any, updates_per_step: int = 1) -> None:
+def check_trainer(train: Any, config: Any, updates_per_step: int = 1, updates: int | None = None) -> None:
     """A training function leaves a checkpoint, and metrics that agree with its logs."""
     from rl_training.algorithms.registry import learner_class
 
@@ -125,9 +127,9 @@ def check_trainer(train: Any, config: Any, updates_per_step: int = 1) -> None:
     assert result.run_dir.parent == config.output_dir and result.run_dir.name.endswith("-smoke")
     assert (result.checkpoint_path / "manifest.json").exists()
     assert result.metrics["global_step"] == config.total_timesteps
-    waits = 0 if learner_class(config.algo).offline else config.algo_kwargs["learning_starts"]
+    waits = 0 if learner_class(config.algo).offline else config.algo_kwargs.get("learning_starts", 0)
     trained = config.total_timesteps - waits
-    assert result.metrics["gradient_steps"] == updates_per_step * trained
+    assert result.metrics["gradient_steps"] == (updates_per_step * trained if updates is None else updates)
     last = [json.loads(line) for line in (result.run_dir / "evaluations.jsonl").read_text().splitlines()][-1]
     assert last["step"] == config.total_timesteps and len(last["returns"]) == config.eval_episodes
     assert result.metrics["eval_return_mean"] == pytest.approx(sum(last["returns"]) / len(last["returns"]))

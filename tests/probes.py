@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
 import torch
+from conftest import settings_of
 from gymnasium import spaces
 
+from rl_training.algorithms.actor_critic import ActorCritic
 from rl_training.algorithms.base import Learner
 from rl_training.algorithms.registry import learner_class
 from rl_training.config.train_config import TrainConfig
@@ -32,6 +33,7 @@ SETTINGS: dict[str, Any] = {
     "critic_hidden_sizes": (16,),
     "dataset_kind": "random",
     "dataset_size": 400,
+    "epochs": 4,
     "epsilon_end": 0.3,
     "gamma": GAMMA,
     "gradient_updates_per_step": 1,
@@ -42,11 +44,17 @@ SETTINGS: dict[str, Any] = {
     "num_cql_samples": 2,
     "num_quantiles": 16,
     "reward_scale": 1.0,
+    "rollout_steps": 64,
     "target_update_interval": 10,
     "tau": 0.1,
     "train_frequency": 1,
     "v_max": 10.0,
     "v_min": -10.0,
+}
+OWN_SETTINGS = {
+    "a2c": {"rollout_steps": 8},  # one update each
+    # RAdam's steps are small for hundreds of updates.
+    "pqn": {"optimizer": "Adam", "epochs": 12, "learning_rate_schedule": "constant"},
 }
 
 
@@ -123,6 +131,21 @@ class Endless(Probe):
         return 1.0, 1.0, False
 
 
+class Recall(Probe):
+    """Three steps; only the first observation, +1 or -1, says which action pays at the last one: 1, else -1."""
+
+    def start(self) -> float:
+        self.cue, self.age = float(self.np_random.choice([-1.0, 1.0])), 0
+        return self.cue
+
+    def outcome(self, action: Any) -> tuple[float, float, bool]:
+        self.age += 1
+        if self.age < 3:
+            return 0.0, 0.0, False
+        right = (action == 1) if self.discrete else action > 0
+        return 0.0, 1.0 if right == (self.cue > 0) else -1.0, True
+
+
 class KeepLearner(Callback):
     learner: Learner
 
@@ -133,7 +156,6 @@ class KeepLearner(Callback):
 def train_on(probe: type[Probe], algo: str, output_dir: Path, steps: int = 600, **changes: Any) -> Learner:
     """The learner at the end of a short run."""
     cls = learner_class(algo)
-    names = {field.name for field in dataclasses.fields(cls.settings_type)}
 
     def make() -> gym.Env[Any, Any]:
         env = probe("discrete" in cls.actions)
@@ -152,7 +174,7 @@ def train_on(probe: type[Probe], algo: str, output_dir: Path, steps: int = 600, 
         threads=1,
         video=False,
         report=False,
-        algo_kwargs={name: value for name, value in SETTINGS.items() if name in names} | changes,
+        algo_kwargs=settings_of(algo, SETTINGS, OWN_SETTINGS.get(algo, {})) | changes,
     )
     keep = KeepLearner()
     train(config, callbacks=[keep], env_factory=make, show_progress=False)
@@ -163,12 +185,30 @@ def train_on(probe: type[Probe], algo: str, output_dir: Path, steps: int = 600, 
 def action_values(learner: Learner, state: float) -> torch.Tensor:
     """Q at one state for a few actions, as one vector: each discrete action, or five between -1 and 1, every critic."""
     model: Any = learner.model
+    if isinstance(learner, ActorCritic):  # the value of the state, whatever the action
+        return model.critic(torch.tensor([[state]]))  # type: ignore[no-any-return]
     if "discrete" in learner.actions:
         obs = torch.tensor([[state]])
         return model.action_values(obs).flatten()  # type: ignore[no-any-return]
     actions = torch.linspace(-1, 1, 5).unsqueeze(1)
     values = model.q_values(torch.full((5, 1), state), actions)
     return torch.cat([v.flatten() for v in values]) if isinstance(values, tuple) else values.flatten()
+
+
+@torch.no_grad()
+def remembering(learner: Learner, observations: list[float]) -> tuple[list[float], list[float]]:
+    """The values and greedy actions along an episode with these observations, of a policy that has memory or not."""
+    nets, state, values, actions = learner.nets(), learner.initial_states(1), [], []
+    for one in observations:
+        obs = torch.full((1, 1, 1), one)
+        features, inner = obs[0], {name: tensor[0] for name, tensor in state.items()}
+        if inner:
+            features, _ = nets.memory(features, inner, torch.zeros(1, dtype=torch.bool))
+        values.append(float(nets.critic(features)))
+        act = learner.act_greedy(obs, state)
+        actions.append(float(act.action.item()))
+        state = act.state
+    return values, actions
 
 
 def greedy_action(learner: Learner, state: float) -> float:

@@ -27,10 +27,13 @@ os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 import carrying_envs  # noqa: F401  registers what is made anew for every episode
 import endless_envs  # noqa: F401
 import image_envs  # noqa: F401  registers what the sweeps train on
+import masked_envs  # noqa: F401
 import torch
 
 from rl_training.checkpoint.read import Checkpoint
 from rl_training.cli import main
+from rl_training.data.rollout_part import RolloutPart
+from rl_training.engine.engine import Engine
 from rl_training.envs.host.vector import SeededEnvs
 from rl_training.run import resume
 from rl_training.run.saver import Saver
@@ -50,11 +53,17 @@ def die(session: Session, place: str) -> None:
         "updates": session.gradient_steps,
         "added": session.replay.added if session.replay is not None else 0,
         "open_lengths": session.statistics.open_lengths.tolist(),
-        "since_training": session.clock.since_training,
+        "since_training": since_training(session),
         "into_a_delay": [session.gradient_steps % phase.every for phase in session.learner.engine.phases],
     }
     Path("cut.json").write_text(json.dumps(where))
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def since_training(session: Session) -> int:
+    """Transitions, or steps of a rollout, that nothing has been learned from so far."""
+    rollouts = [part.rollout for part in session.saver.parts if isinstance(part, RolloutPart)]
+    return rollouts[0].filled if rollouts else session.clock.since_training
 
 
 def after_step(cut: dict[str, Any], due: Callable[[Session], bool]) -> None:
@@ -82,9 +91,31 @@ def at_mid_episode(cut: dict[str, Any]) -> None:
     """In the middle of everything: of every episode, and of the steps between two updates."""
 
     def amid(session: Session) -> bool:
-        return bool(session.statistics.open_lengths.min() > 0 and session.clock.since_training > 0)
+        return bool(session.statistics.open_lengths.min() > 0 and since_training(session) > 0)
 
     after_step(cut, amid)
+
+
+def between_rollouts(cut: dict[str, Any]) -> None:
+    """Right after learning from a rollout."""
+    after_step(cut, lambda session: since_training(session) == 0)
+
+
+def in_learning(cut: dict[str, Any]) -> None:
+    """Before the n-th update."""
+    sessions: list[Session] = []
+    step, update = Session.after_step, Engine.update
+
+    def patched_step(session: Session) -> None:
+        sessions[:] = [session]
+        step(session)
+
+    def patched(engine: Engine, *arguments: Any, **keywords: Any) -> None:
+        if engine.update_count == cut["n"] - 1:
+            die(sessions[0], "learning")
+        update(engine, *arguments, **keywords)
+
+    Session.after_step, Engine.update = patched_step, patched  # type: ignore[method-assign]
 
 
 def at_delay(cut: dict[str, Any]) -> None:
@@ -217,6 +248,8 @@ CUTS = {
     "episode_end": at_episode_end,
     "mid_episode": at_mid_episode,
     "delay": at_delay,
+    "between_rollouts": between_rollouts,
+    "learning": in_learning,
     "evaluation": in_evaluation,
     "save": in_save,
     "slow_save": slow_save,
@@ -226,7 +259,7 @@ CUTS = {
 
 # --- negative controls: a resume that forgets something ---------------------------------------------------------------
 def forget(control: dict[str, Any]) -> None:
-    """`{"state": {key: value}}` replaces counters, `{"zero": name}` a tensor, of the checkpoint that is resumed."""
+    """`{"state": {key: value}}` replaces counters, `{"zero": prefix}` tensors, of the checkpoint that is resumed."""
     find, tensors = resume.find_checkpoint, Checkpoint.tensors
 
     def patched_find(path: Path) -> tuple[Checkpoint, list[str]]:
@@ -240,7 +273,8 @@ def forget(control: dict[str, Any]) -> None:
 
     def patched_tensors(checkpoint: Checkpoint, name: str) -> dict[str, torch.Tensor]:
         found = tensors(checkpoint, name)
-        for key in [key for key in found if key.startswith(control.get("zero", "nothing"))][:1]:
+        # All of a prefix: one of them, such as the sum of PPO's divergences, may be zero already on some processors.
+        for key in [key for key in found if key.startswith(control.get("zero", "nothing"))]:
             found[key] = torch.zeros_like(found[key])
         return found
 

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from conftest import make_quick_config, small_env
+from conftest import make_quick_config, settings_of, small_env
 from harness import ROOT
 
 from rl_training.algorithms.base import Learner
+from rl_training.algorithms.on_policy import OnPolicyLearner
 from rl_training.algorithms.registry import learner_class
 from rl_training.checkpoint.read import Checkpoint, newest_checkpoint
 from rl_training.config.fields import parse
@@ -46,6 +47,8 @@ SETTINGS = {
     "target_update_interval": 11,
     "learning_starts": 27,
     "learning_rate_schedule": "linear",
+    "rollout_steps": 5,  # 10 transitions
+    "sequence_length": 5,
 }
 
 
@@ -76,8 +79,8 @@ def make_config(
     """`wanted` are settings for the algorithms that have them."""
     cls = learner_class(algo)
     env_id, env_kwargs = environments(cls)[family]
-    names = {field.name for field in dataclasses.fields(cls.settings_type)}
-    settings = {name: value for name, value in {**SETTINGS, **(wanted or {})}.items() if name in names}
+    minibatch = {"batch_size": 4} if issubclass(cls, OnPolicyLearner) else {}  # two, and two transitions are left over
+    settings = settings_of(algo, SETTINGS, minibatch, wanted or {})
     quick = make_quick_config(algo, Path("runs"), settings, **{**CADENCES, **changes})
     kwargs = {**quick.env_kwargs, **env_kwargs, "max_episode_steps": 13}  # 118 steps see the ends of episodes
     return dataclasses.replace(quick, env_id=env_id, env_kwargs=kwargs)
@@ -233,7 +236,8 @@ def replay_of(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
         return {}
     config = config_from_dict(checkpoint.state["config"], allow_module_env=True)
     settings = parse(learner_class(config.algo).settings_type, config.algo_kwargs)
-    shape = LocalStepper(EnvSource(config.env_id, dict(config.env_kwargs)), 1).spec
+    source = EnvSource(config.env_id, dict(config.env_kwargs), masked="action_mask" in checkpoint.state)
+    shape = LocalStepper(source, 1).spec
     replay = make_replay(config, settings, shape, torch.device("cpu"))
     added = checkpoint.state["parts"]["replay"]["added"]
     oldest = added - min(added, replay.capacity)

@@ -160,16 +160,31 @@ def test_a_recurrent_policy_gets_its_state_back(seeds: Any, quick_config, tmp_pa
         observation_space, action_space = trained.observation.space, trained.action.space
 
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            self.steps = 0
             return np.zeros(3, np.float32), {}
 
         def step(self, action: Any) -> Any:
             actions.append(float(action[0]))
-            return np.zeros(3, np.float32), 0.0, len(actions) % 4 == 0, False, {}
+            self.steps += 1
+            return np.zeros(3, np.float32), 0.0, self.steps == 4, False, {}
 
+        def render(self) -> Any:
+            return np.zeros((8, 8, 3), np.uint8)
+
+    from rl_training.data.datasets.generate import record_policy
+    from rl_training.envs.host.episode_bound import EpisodeBound
     from rl_training.envs.host.factory import EnvSource
+    from rl_training.run.artifacts import record_video
 
-    evaluate(Counting.create(trained.spec, learner.settings, [0]), EvaluationPlan(EnvSource("<w>", {}, Watched), 1), 0)
+    source = EnvSource("<w>", {}, lambda render_mode=None: Watched(), restore="replay")
+    evaluate(Counting.create(trained.spec, learner.settings, [0]), EvaluationPlan(source, 1), 0)
     assert actions == pytest.approx([0.2, 0.4, 0.6, 0.8])
+    actions.clear()
+    record_video(agent, source, tmp_path / "x.gif", 2)
+    assert actions == pytest.approx([0.2, 0.4, 0.6, 0.8] * 2), "two episodes in a video"
+    for limit in (4, 3):  # a terminal state, and an episode that is cut
+        data = record_policy(agent, source, 7, seed=0, bound=EpisodeBound(override=limit))
+        assert data.actions[:, 0] == pytest.approx([2 * (step % limit + 1) / 10 for step in range(7)])
 
 
 # --- load, best_agent, learner, replay --------------------------------------------------------------------------------

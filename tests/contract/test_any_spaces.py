@@ -73,8 +73,8 @@ def test_a_joint_action_that_pays_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("algo", "space", "message"),
     [
-        ("dqn", spaces.MultiBinary(10), "1024 joint actions, more than 512; no algorithm here takes them"),
-        ("sac", spaces.MultiDiscrete([2, 3]), "sac needs Box actions; AnySpaces-v0 has Discrete(6); use dqn"),
+        ("dqn", spaces.MultiBinary(10), "1024 joint actions, more than 512; use ppo, a2c"),
+        ("sac", spaces.MultiDiscrete([2, 3]), "sac needs Box actions; AnySpaces-v0 has MultiDiscrete([2, 3]); use dqn"),
     ],
 )
 def test_an_action_space_that_an_algorithm_cannot_take(algo: str, space: Any, message: str, tmp_path: Path) -> None:

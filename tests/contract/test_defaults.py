@@ -35,6 +35,15 @@ DEFAULTS = {
     "drqv2": {"n_step": 3, "learning_rate": 1e-4, "train_frequency": 2, "learning_starts": 2000, "std_start": 1.0,
               "std_end": 0.1, "std_steps": 100_000, "noise_clip": 0.3, "batch_size": 256, "buffer_capacity": 1_000_000,
               "tau": 0.01, "features_dim": 50, "augmentation_pad": 4},
+    "ppo": {"rollout_steps": 2048, "batch_size": 64, "epochs": 10, "learning_rate": 3e-4, "gamma": 0.99,
+            "gae_lambda": 0.95, "clip_range": 0.2, "value_clip_range": None, "normalize_advantages": "minibatch",
+            "entropy_weight": 0.0, "value_weight": 0.5, "max_grad_norm": 0.5, "adam_eps": 1e-5,
+            "hidden_sizes": (64, 64), "target_kl": None, "initial_log_std": 0.0},
+    "a2c": {"rollout_steps": 5, "learning_rate": 7e-4, "gamma": 0.99, "gae_lambda": 1.0, "entropy_weight": 0.0,
+            "value_weight": 0.5, "max_grad_norm": 0.5, "adam_eps": 1e-5, "normalize_advantages": "off", "epochs": 1},
+    "pqn": {"rollout_steps": 128, "batch_size": 128, "epochs": 4, "learning_rate": 2.5e-4, "max_grad_norm": 10.0,
+            "learning_rate_schedule": "linear", "q_lambda": 0.65, "epsilon_start": 1.0, "epsilon_end": 0.05,
+            "exploration_fraction": 0.5, "hidden_sizes": (120, 84), "gamma": 0.99},
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ MAX_FRAMES = 12
 PACKAGE = str(Path(rl_training.__file__).parent)
 
 
-@pytest.mark.parametrize("seeds", ["0", "0,1"])
+@pytest.mark.parametrize("seeds", [pytest.param("0", marks=pytest.mark.sweep), "0,1"])
 def test_few_frames_lie_between_the_command_line_and_a_loss(
     seeds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "from-stable-baselines3.m
 SECTION = re.compile(r"^## (\d+)\. ([^\n]+)\n(.*?)(?=^## )", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(?:python)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAIRS = {int(number): (title, BLOCK.findall(body)) for number, title, body in SECTION.findall(PAGE)}
-COMMANDS = 27  # the pair of command lines; all others are Python
+COMMANDS = 31  # the pair of command lines; all others are Python
 FEWER_STEPS = 90
 PACKAGES = {13: ("tensorboard", "pandas"), 14: ("wandb",), 21: ("ale_py",)}
 # By default a snippet makes one evaluation, at the end, and no video or report.
@@ -183,6 +183,20 @@ class Checks:
 
     def of_26(self, videos: list[Path], **_: Any) -> None:
         assert [path.name for path in videos] == [f"step_{STEPS}.webm"]
+
+    def of_27(self, agent: Any, **_: Any) -> None:
+        found = agent.result.metrics
+        assert (found["global_step"], found["gradient_steps"]) == (1000, 1 * 4 * 2)  # one rollout of 512 is complete
+        assert agent.learner.settings.clip_range == 0.1
+
+    def of_28(self, agent: Any, **_: Any) -> None:
+        assert agent.result.metrics["gradient_steps"] == 200 // 40
+
+    def of_29(self, agent: Any, state: dict[str, Any], terminated: bool, **_: Any) -> None:
+        assert state["h"].shape == (1, 64) and agent.result.metrics["gradient_steps"] == 10 * 2
+
+    def of_30(self, agent: Any, action: Any, **_: Any) -> None:
+        assert action == 1 and agent.result.metrics["eval_return_mean"] == 20  # no closed door is ever chosen
 
 
 # More than a second each: `make test-all` runs them.

@@ -159,7 +159,7 @@ def test_actors_and_critics_of_all_seeds_at_once_as_on_a_gpu(algo: str, settings
         (
             "drq",
             EnvSpec(vector(3), continuous(1)),
-            r"drq takes images; Some-v0 gives vectors of shape \(3,\); use sac, .*; env_kwargs.wrappers.pixels gives",
+            r"drq takes images; Some-v0 gives vectors of shape \(3,\); use ppo, .*; env_kwargs.wrappers.pixels gives",
         ),
         (
             "drqv2",

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from conftest import one_of_a_kind, small_env
+from conftest import one_of_a_kind, settings_of, small_env
 from harness import decode, run_cli, run_program
 
 from rl_training.algorithms.registry import algorithm_names, learner_class
@@ -17,8 +17,9 @@ from rl_training.cli import load_config, main
 from rl_training.core.checks import UserError
 from rl_training.run.agent import load_agent
 
-SMALL = ["--set", "algo_kwargs.learning_starts=20", "--set", "algo_kwargs.batch_size=8", "--set", "video=false",
-         "--set", "algo_kwargs.hidden_sizes=[16]", "--set", "threads=1", "--quiet"]  # fmt: skip
+SMALL_RUN = ["--set", "video=false", "--set", "threads=1", "--quiet"]
+SETTINGS = {"learning_starts": 20, "batch_size": 8, "hidden_sizes": [16]}
+SMALL = [*SMALL_RUN, *(word for name, one in SETTINGS.items() for word in ("--set", f"algo_kwargs.{name}={one}"))]
 
 
 def small_run(algo: str) -> list[str]:
@@ -31,7 +32,9 @@ def small_run(algo: str) -> list[str]:
         sets.append(f"env_kwargs.max_episode_steps={env_kwargs['max_episode_steps']}")
     if cls.offline:
         sets.append("algo_kwargs.dataset_size=200")
-    return [algo, env_id, *SMALL, *(word for one in sets for word in ("--set", one))]
+    sets.append("num_envs=1")  # a packaged config may have more
+    sets += [f"algo_kwargs.{name}={value}" for name, value in settings_of(algo, SETTINGS).items()]
+    return [algo, env_id, *SMALL_RUN, *(word for one in sets for word in ("--set", one))]
 
 
 def answer_of(capsys: pytest.CaptureFixture[str]) -> dict:
@@ -124,7 +127,7 @@ def test_several_seeds_have_a_summary_and_an_agent_each(algo: str, tmp_path: Pat
         (["train", "dqq", "CartPole-v1"], "algo must be one of dqn, c51_dqn"),
         (["train", "dqn", "CartPol-v1"], "Did you mean: `CartPole`?"),
         (["train", "sac", "CartPole-v1"], "sac needs Box actions; CartPole-v1 has Discrete(2); use dqn, c51_dqn"),
-        (["train", "dqn", "Pendulum-v1"], "dqn needs Discrete actions; Pendulum-v1 has Box(1,); use sac"),
+        (["train", "dqn", "Pendulum-v1"], "dqn needs Discrete actions; Pendulum-v1 has Box(1,); use ppo, a2c, sac"),
         (["train", "dqn", "CartPole-v1", "--sed", "3"], "did you mean --seed?"),
         (["train", "dqn", "CartPole-v1", "--total-timesteps", "many"], "'many' is not a whole number"),
         (["train", "dqn", "CartPole-v1", "--total-timesteps", "0"], "total_timesteps must be >= 1"),
@@ -145,6 +148,7 @@ def test_several_seeds_have_a_summary_and_an_agent_each(algo: str, tmp_path: Pat
         (["evaluate", "nowhere"], "nowhere: no such file or directory"),
         (["resume", "nowhere"], "nowhere: no such run or checkpoint"),
         (["predict", "nowhere", "--obs", "[1"], "--obs must be JSON"),
+        (["predict", "nowhere", "--obs", "[1]", "--action-mask", "1,0"], "--action-mask must be JSON, e.g. [1, 0, 1]"),
         (["train", "sac", "Pendulum-v1", "--set", "algo_kwargs.buffer_capacity=1e12",
           "--total-timesteps", "1000000000000"], "GiB are free; at most"),
         (["train", "redq", "Pendulum-v1", "--set", "algo_kwargs.num_critics=1000000000000"],
@@ -152,7 +156,7 @@ def test_several_seeds_have_a_summary_and_an_agent_each(algo: str, tmp_path: Pat
         (["train", "sac", "Pendulum-v1", "--set", f"algo_kwargs.hidden_sizes=[{10**18}, {10**18}]"],
          "networks of these sizes cannot be made"),
         (["train", "sac", "Pendulum-v1", "--set", "algo_kwargs.batch_size=1e12", "--set",
-          "algo_kwargs.buffer_capacity=1e12"], "batch_size 1000000000000, 1 seed, need"),
+          "algo_kwargs.buffer_capacity=1e12"], "batches of 1000000000000 rows, 1 seed, need"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line_and_exit_2(words: list[str], message: str, tmp_path: Path, monkeypatch, capsys) -> None:

@@ -15,6 +15,7 @@ import torch
 from conftest import one_of_a_kind
 from harness import run_program
 
+from rl_training.algorithms.on_policy import OnPolicyLearner
 from rl_training.algorithms.registry import learner_class
 from rl_training.checkpoint.read import load_checkpoint, newest_checkpoint
 from rl_training.cli.main import main
@@ -124,7 +125,9 @@ class Poison(Callback):
 
 
 def update_after(step: int, algo: str) -> int:
-    """Online the first 20 steps had none."""
+    """Online the first 20 steps had none; from every 20 steps, a rollout, there are one or four updates."""
+    if issubclass(learner_class(algo), OnPolicyLearner):
+        return step // 20 * (1 if algo == "a2c" else 4) + 1
     return step + 1 if learner_class(algo).offline else step - 20 + 1
 
 

@@ -38,6 +38,8 @@ def test_a_signal_saves_and_stops(forks, whole_run, algo: str, number: int, tmp_
     lines = (tmp_path / "log.txt").read_text().splitlines()
     if learner_class(algo).offline:
         assert lines.pop(0).startswith("no dataset is given (dataset_path), so one was generated: 64 steps of random")
+    if lines[0].startswith("batch_size (4) does not divide the 10 transitions of a rollout"):
+        lines.pop(0)
     assert lines == [f"stopped by {number.name}; saved in {run_dir}"]
     assert compare_runs(whole_run(algo), forks.resume(tmp_path)) == []
 

@@ -235,7 +235,7 @@ def test_refused_observation_spaces(space: spaces.Space[Any], message: str) -> N
 )
 def test_refused_action_spaces(space: spaces.Space[Any], message: str) -> None:
     with pytest.raises(UserError) as refused:
-        ActionCodec(space)
+        ActionCodec(space).require_bounds()
     assert str(refused.value) == message
 
 

@@ -41,6 +41,24 @@ def test_a_large_update_uses_the_cores_or_fewer_if_the_user_says_so(monkeypatch,
     assert threads(algo_kwargs={"hidden_sizes": [8], "batch_size": 32}) == 1
 
 
+def test_mujoco_is_stepped_in_threads_unless_workers_are_given(monkeypatch) -> None:
+    pytest.importorskip("mujoco")
+    monkeypatch.setattr(choices, "cores", lambda: 8)
+
+    def stepping(env_id: str, from_factory: bool = False, **changes) -> tuple[int, int]:
+        config = TrainConfig("sac", env_id, total_timesteps=1000, device="cpu", num_envs=6, **changes)
+        found = choices.choose_plan(config, parse_settings(config)[1], SHAPE, from_factory)
+        return found.workers, found.env_threads
+
+    assert stepping("HalfCheetah-v5") == (0, 3) and stepping("HalfCheetah-v5", seeds=(1, 2, 3)) == (0, 8)
+    assert [stepping("HalfCheetah-v5", workers=count) for count in (0, 2)] == [(0, 0), (2, 0)]
+    assert stepping("HalfCheetah-v5", from_factory=True) == (0, 0)
+    wrapped = {"wrappers": {"action_repeat": 2}}
+    assert stepping("Pendulum-v1") == stepping("HalfCheetah-v5", env_kwargs=wrapped) == (3, 0)
+    monkeypatch.setattr(choices, "cores", lambda: 1)
+    assert stepping("HalfCheetah-v5") == (0, 1) and stepping("Pendulum-v1") == (0, 0)
+
+
 def test_compiling_is_worth_it_for_the_updates_there_will_be() -> None:
     def compiled(steps: int, **settings: int) -> bool:
         config = TrainConfig("iql", "Hopper-v5", total_timesteps=steps, device="cpu", algo_kwargs=settings)
@@ -56,7 +74,7 @@ def test_rows_that_an_algorithm_makes_of_a_batch_count(monkeypatch) -> None:
     assert DrQSettings(batch_size=8, loss_augmentations=3, target_augmentations=2).network_rows == 24
     config = TrainConfig("cql", "Pendulum-v1", total_timesteps=10)
     monkeypatch.setattr(storage, "free_memory", lambda: 10**8)
-    with pytest.raises(UserError, match=r"batch_size 256, 1 seed, need .* GiB; 0.1 GiB are free"):
+    with pytest.raises(UserError, match=r"batches of 768256 rows, 1 seed, need .* GiB; 0.1 GiB are free"):
         check_learner_memory(1000, config, CQLSettings(num_cql_samples=1000), SHAPE, "cpu")
     check_learner_memory(1000, config, CQLSettings(num_cql_samples=10), SHAPE, "cpu")
 

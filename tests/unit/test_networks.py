@@ -8,6 +8,7 @@ from typing import Any
 import own_networks as own
 import pytest
 import torch
+from conftest import settings_of
 from torch import Tensor, nn
 
 from rl_training.algorithms.registry import algorithm_names, learner_class
@@ -19,7 +20,6 @@ from rl_training.engine.gradients import dropout_name
 from rl_training.models.layers import Activation, BatchNorm, Dropout, SpectralLinear, StackedLayerNorm
 from rl_training.models.own import own_module
 from rl_training.models.parts import StackedMLP
-from rl_training.tensors.observations import zeros
 
 SPECS = {"continuous": continuous(2), "discrete": discrete(3)}
 ALL = {"layer_norm": True, "dropout": 0.2, "spectral_norm": True, "activation": "Tanh"}
@@ -31,14 +31,15 @@ def learner(
 ) -> Any:
     cls = learner_class(algo)
     spec = EnvSpec(image(3, 84, 84) if "image" in cls.observations[:1] else vector(3), SPECS[cls.actions[0]])
-    settings = parse(cls.settings_type, {"batch_size": 8, "hidden_sizes": [16, 16], "network": network, **more})
+    size = settings_of(algo, {"batch_size": 8})
+    settings = parse(cls.settings_type, {**size, "hidden_sizes": [16, 16], "network": network, **more})
     made = cls.create(spec, settings, seeds, compiled=compiled)
     made.engine.backend = "aot_eager"
     return made
 
 
 def batch(made: Any, rows: int = 8) -> dict[str, Tensor]:
-    found = zeros(made.observation, made.action_spec, (1, rows), torch.device("cpu"))
+    found = made.example_batch(rows)
     generator = torch.Generator().manual_seed(3)
     for name, tensor in found.items():
         if tensor.is_floating_point() and name != "dones":

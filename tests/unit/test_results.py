@@ -11,6 +11,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
+
+from rl_training.algorithms.returns import gae
+from rl_training.cli import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
@@ -18,7 +22,8 @@ RESULTS = sorted((BENCHMARKS / "results").glob("*.json"))
 # Programs whose result files are kept.
 WRITERS = (
     *("learn", "bench_cpu", "bench_gpu", "memory", "checkpoint_cost", "checkpoint_overhead", "pixel_speed"),
-    *("priority_cost", "peer_scores", "goals", "dict_cost", "../scripts/kill_campaign", "../scripts/fuzz"),
+    *("priority_cost", "peer_scores", "goals", "dict_cost", "bench_on_policy"),
+    *("../scripts/kill_campaign", "../scripts/fuzz"),
 )
 
 
@@ -75,3 +80,51 @@ def test_gpu_benchmark_runs_dry_on_a_cpu(
     (row,) = json.loads((tmp_path / "a.json").read_text())["rows"]
     assert row == json.loads(capsys.readouterr().out) and row["algo"] == algo
     assert row["updates_per_s"] > 0 and not row["compiled"]
+
+
+def test_every_proof_has_a_valid_config(benchmark_module: Any) -> None:
+    for name, proof in benchmark_module("learn").PROOFS.items():
+        config = load_config(proof.config, proof.overrides, **proof.changes)
+        assert config.algo == name.partition("-")[0] and proof.judged in ("best", "final", "evaluation")
+        assert not proof.at_most or proof.threshold is not None
+
+
+def test_what_a_proof_is_judged_by(benchmark_module: Any, tmp_path: Path) -> None:
+    learn = benchmark_module("learn")
+    curve = [{"step": s, "seed": k, "mean": m} for s, k, m in ((20, 0, 9.0), (10, 0, 1.0), (20, 1, 5.0), (10, 1, 11.0))]
+    best = learn.best_evaluation(curve)
+    assert (best["step"], best["mean"]) == (20, 7.0)  # not the 11 of one seed
+    summary = {"best": {"iqm": 300.0}, "evaluation": best}
+    result = {"name": "none", "summary": summary, "threshold": 250.0}
+    assert learn.passed(result, tmp_path) is True
+    assert learn.passed({**result, "at_most": True}, tmp_path) is False
+    judged = {**result, "judged": "evaluation", "threshold": 7.0}
+    assert learn.passed(judged, tmp_path) is True and learn.passed({**judged, "threshold": 7.1}, tmp_path) is False
+
+
+def test_on_policy_benchmark_runs_dry_on_a_cpu(
+    benchmark_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["--quick", "--rounds", "2", "--output", str(tmp_path / "a.json")]
+    monkeypatch.setattr(sys, "argv", [str(BENCHMARKS / "bench_on_policy.py"), *words])
+    benchmark_module("bench_on_policy").main()
+    result = json.loads((tmp_path / "a.json").read_text())
+    assert result["learning"]["ours_s"] > 0 and result["on_device"]["steps_per_s"] > 0
+    assert len(result["on_device"]["profile"]["largest"]) == 30 and "wanted: >= 5" in result["reached"]
+
+
+def test_plain_ppo_learns_from_the_same_advantages(benchmark_module: Any) -> None:
+    """The yardstick does the same work: where an episode was truncated, its advantage has the value of what follows."""
+    plain = benchmark_module("side_ppo_eager")
+    settings = plain.Settings()
+    ends = {name: torch.rand(3, 40) < 0.1 for name in ("terminated", "truncated")}
+    rewards, values, last = torch.randn(3, 40), torch.randn(3, 40), torch.randn(3)
+    cut = torch.randn(3, 40)  # the values of the observations at which episodes were truncated
+    following = torch.cat([values[:, 1:], last[:, None]], 1)
+    successors = torch.where(ends["truncated"], cut, following)
+    ours = gae({**ends, "rewards": rewards}, values, successors, settings.gamma, settings.gae_lambda)
+    bootstrap = settings.gamma * cut * (ends["truncated"] & ~ends["terminated"])
+    ended = (ends["terminated"] | ends["truncated"]).float()
+    rollout = {"rewards": (rewards + bootstrap).T, "values": values.T, "ended": ended.T}
+    found = plain.PlainPPO(17, 6, False, settings, "cpu").advantages(rollout, last)
+    torch.testing.assert_close(found.T, ours)

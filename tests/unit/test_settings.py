@@ -12,7 +12,7 @@ from rl_training.algorithms.drqv2 import DrQv2Settings
 from rl_training.algorithms.registry import algorithm_names, learner_class
 from rl_training.algorithms.sac import SACSettings
 from rl_training.algorithms.tqc import TQCSettings
-from rl_training.config.settings import OfflineSettings, ReplaySettings, TrainSettings
+from rl_training.config.settings import OfflineSettings, ReplaySettings, RolloutSettings, TrainSettings
 
 
 def test_a_replay_is_plain_unless_an_algorithm_has_the_setting() -> None:
@@ -46,5 +46,6 @@ def test_the_sizes_of_the_critics() -> None:
 @pytest.mark.parametrize("name", algorithm_names())
 def test_every_algorithm_s_settings_are_of_the_family(name: str) -> None:
     cls = learner_class(name)
-    assert issubclass(cls.settings_type, ReplaySettings) and issubclass(ReplaySettings, TrainSettings)
+    assert issubclass(cls.settings_type, (ReplaySettings, RolloutSettings))
+    assert issubclass(ReplaySettings, TrainSettings) and issubclass(RolloutSettings, TrainSettings)
     assert issubclass(cls.settings_type, OfflineSettings) == cls.offline

@@ -14,6 +14,7 @@ from dict_envs import ACTIONS, MIXED, NUMBERS, OBSERVATIONS, AnySpaces
 from gymnasium import spaces
 
 from rl_training.core.checks import UserError
+from rl_training.core.specs import continuous, multi_discrete
 from rl_training.envs.host.conformance import check_spaces
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.vector import EnvironmentFailure, SeededEnvs
@@ -236,3 +237,89 @@ def test_the_shapes_of_entries_are_those_that_features_receive() -> None:
     rows = numbers.spec.unpack(np.zeros((2, numbers.spec.size), np.float32))
     assert numbers.spec.shapes == {name: array.shape[1:] for name, array in rows.items()}
     assert ObservationCodec(spaces.Box(-1, 1, (3,))).spec.shapes == {}
+
+
+# --- the factors of joint actions ------------------------------------------------------------------------------------
+def test_a_joint_action_knows_its_factors() -> None:
+    joint, plain = ActionCodec(spaces.MultiDiscrete([2, 3])).spec, ActionCodec(spaces.Discrete(6)).spec
+    assert joint.kind == plain.kind == "discrete" and joint.choices == joint.size == plain.size == 6
+    assert joint.multi_choices == (2, 3) and plain.multi_choices == () and joint != plain
+    assert ActionCodec(spaces.MultiBinary((2, 2))).spec.multi_choices == (2, 2, 2, 2)
+    assert (str(joint), str(plain)) == ("(2, 3) choices", "6 choices")
+    assert (joint.space_name, plain.space_name) == ("MultiDiscrete([2, 3])", "Discrete(6)")
+    index = np.arange(6)
+    both = np.stack(np.unravel_index(index, joint.multi_choices), -1)
+    assert np.array_equal(ActionCodec(spaces.MultiDiscrete([2, 3])).to_env(index), both), "the last changes fastest"
+
+
+@pytest.mark.parametrize("choices", [(2, 3), (30, 5, 7)])
+def test_random_elements_are_valid_and_reach_every_choice(choices: tuple[int, ...]) -> None:
+    spec, rng = multi_discrete(choices), np.random.default_rng(0)
+    below_one = float(np.nextafter(np.float32(1), np.float32(0)))
+    uniforms = torch.from_numpy(rng.random((400, len(choices)), np.float32))
+    uniforms[0], uniforms[1] = 0, below_one
+    for found in (spec.from_uniforms(uniforms), torch.from_numpy(spec.sample(rng, 400))):
+        assert found.dtype == torch.int64 and spec.contains(found)
+        assert [len(set(column)) for column in found.T.tolist()] == list(choices)
+    assert spec.from_uniforms(uniforms)[1].tolist() == [one - 1 for one in choices]
+    assert spec.exploration_noise(4) == ("uniform", (4, len(choices)))
+    wrong = torch.zeros(3, len(choices), dtype=torch.int64)
+    assert spec.contains(wrong)
+    wrong[1, -1] = choices[-1]
+    assert not spec.contains(wrong) and not spec.contains(-wrong)
+
+
+def test_noise_replaces_whole_rows_of_elements() -> None:
+    spec, rng = multi_discrete([50, 60]), np.random.default_rng(1)
+    actions = np.full((400, 2), 7)
+    changed = (spec.perturbed(actions, 0.25, rng) != actions).any(1)
+    assert 60 < changed.sum() < 140 and spec.max_noise == 1.0
+    assert np.array_equal(spec.perturbed(actions, 0.0, rng), actions)
+
+
+# --- actions without bounds ------------------------------------------------------------------------------------------
+HALF = spaces.Box(np.array([[-np.inf, -1]], np.float32), np.array([[np.inf, 2]], np.float32))
+UNBOUNDED = {
+    "all": spaces.Box(-np.inf, np.inf, (2,)),
+    "low": spaces.Box(-np.inf, 1, (2,), np.float64),
+    "some": HALF,
+}
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_actions_without_bounds_are_in_the_units_of_the_environment(name: str) -> None:
+    space = UNBOUNDED[name]
+    codec = ActionCodec(space)
+    assert codec.spec == continuous(2, bounded=False) != continuous(2) and codec.spec.bounded is False
+    assert str(codec.spec) == "unbounded actions of shape (2,)" and codec.spec.space_name == "unbounded Box(2,)"
+    units = np.array([[0.25, -0.5], [-700, 1], [900.5, 1e6], [0, -1e6]], np.float32)
+    found = codec.to_env(units)
+    assert found.shape == (4, *space.shape) and found.dtype == space.dtype and codec.contains(found)
+    assert all(space.contains(one) for one in found)
+    expected = np.clip(units.reshape(found.shape), space.low, space.high)
+    assert np.array_equal(found, expected.astype(space.dtype)), "as they are, but for finite bounds"
+    inside = units[:1]
+    assert np.array_equal(codec.from_env(codec.to_env(inside)), inside)
+    assert codec.outside(units, 1e-3).tolist() == (found.reshape(4, 2) != units).any(1).tolist()
+    assert not codec.contains(np.full((1, *space.shape), np.inf)) and not codec.contains(np.full(found.shape, np.nan))
+    with pytest.raises(UserError, match=r"^action space Box\(.* is unbounded; give it bounds, e\.g\. gymnasium"):
+        codec.require_bounds()
+    ActionCodec(spaces.Box(-1, 1, (2,))).require_bounds()
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_infinite_bounds_are_stored_as_json(name: str) -> None:
+    space = UNBOUNDED[name]
+    text = json.dumps(space_to_dict(space), allow_nan=False)
+    assert space_from_dict(json.loads(text)) == space
+
+
+def test_random_actions_without_bounds_are_normal() -> None:
+    spec, rng = continuous(1, bounded=False), np.random.default_rng(0)
+    uniforms = torch.from_numpy(rng.random((4000, 1), np.float32))
+    uniforms[0] = 0
+    for found in (spec.sample(rng, 4000), spec.from_uniforms(uniforms).numpy()):
+        assert found.dtype == np.float32 and np.isfinite(found).all()
+        assert abs(found.mean()) < 0.06 and abs(found.std() - 1) < 0.05 and abs(found).max() > 3
+    far = spec.perturbed(np.full((500, 1), 40, np.float32), 0.5, rng)
+    assert abs(far.mean() - 40) < 0.1 and continuous(1).perturbed(far, 0.5, rng).max() == 1
