@@ -14,10 +14,13 @@ import platform
 import statistics
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from provenance import write_result
+
+from rl_training.core.statistics import bootstrap_interval
 
 HERE = Path(__file__).resolve().parent
 
@@ -28,6 +31,7 @@ class Peer:
     algo: str
     settings: list[str]
     script: str = "side_sb3.py"
+    python: str | None = None  # its interpreter; None: --peer-python
 
 
 @dataclass(frozen=True)
@@ -105,11 +109,13 @@ class Side:
     def __init__(self, python: str, script: str, arguments: list[str]) -> None:
         path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH")]))
         env = {**os.environ, "PYTHONPATH": path}
+        started = time.perf_counter()
         self.process = subprocess.Popen(
             [python, str(HERE / script), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
         )
         assert self.process.stdin is not None and self.process.stdout is not None
         assert self.process.stdout.readline().strip() == "ready", f"{script} did not start"
+        self.ready_s = time.perf_counter() - started  # imports, compilation and the warm-up
 
     def run(self) -> float:
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -129,7 +135,8 @@ def compare(
     sides = [Side(sys.executable, task.script, [task.algo, *turns, *task.settings])]
     try:
         for peer in task.peers:
-            sides.append(Side(peer_python, peer.script, [peer.library, peer.algo, *turns, *peer.settings]))
+            arguments = [peer.library, peer.algo, *turns, *peer.settings]
+            sides.append(Side(peer.python or peer_python, peer.script, arguments))
         rates = [[side.run() for side in sides] for _ in range(rounds)]
     finally:
         for side in sides:
@@ -143,7 +150,9 @@ def compare(
                 "peer": f"{peer.library} {peer.algo}",
                 "ours_steps_per_s": statistics.median(row[0] for row in rates),
                 "peer_steps_per_s": statistics.median(row[number] for row in rates),
+                "ready_s": [round(sides[0].ready_s, 1), round(sides[number].ready_s, 1)],  # ours, the peer's
                 "ratio_median": statistics.median(ratios),
+                "ratio_interval": [round(x, 3) for x in bootstrap_interval(ratios, statistics.median)],
                 "ratios": [round(ratio, 3) for ratio in ratios],
             }
         )

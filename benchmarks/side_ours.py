@@ -25,10 +25,11 @@ class Turns(Callback):
 def main() -> None:
     algo, env_id, warm_up, stretch, *settings = sys.argv[1:]
     values = {key: json.loads(value) for key, _, value in (word.partition("=") for word in settings)}
+    own = {name: values.pop(name) for name in ("num_envs", "checkpoint_interval") if name in values}
     with tempfile.TemporaryDirectory() as folder:
         config = TrainConfig(
             algo, env_id, total_timesteps=1_000_000, output_dir=Path(folder), eval_episodes=0, compile="on",
-            checkpoint_interval=values.pop("checkpoint_interval", 10_000_000), device="cpu", algo_kwargs=values,
+            device="cpu", algo_kwargs=values, **{"checkpoint_interval": 10_000_000, **own},
         )  # fmt: skip
         train(config, callbacks=[Turns(Pacer(int(warm_up), int(stretch)))], show_progress=False)
 

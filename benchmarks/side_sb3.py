@@ -10,10 +10,10 @@ import json
 import os
 import sys
 
-import gymnasium as gym
 import torch
 from pacer import Pacer
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
 
 
 class Turns(BaseCallback):
@@ -29,10 +29,9 @@ class Turns(BaseCallback):
 def main() -> None:
     library, algo, env_id, warm_up, stretch, *settings = sys.argv[1:]
     values = {key: json.loads(value) for key, _, value in (word.partition("=") for word in settings)}
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    model = getattr(importlib.import_module(library), algo)(
-        "MlpPolicy", gym.make(env_id), seed=0, device="cpu", **values
-    )
+    torch.set_num_threads(values.pop("threads", len(os.sched_getaffinity(0))))
+    envs = make_vec_env(env_id, values.pop("num_envs", 1))
+    model = getattr(importlib.import_module(library), algo)("MlpPolicy", envs, seed=0, device="cpu", **values)
     model.learn(1_000_000, callback=Turns(Pacer(int(warm_up), int(stretch))))
 
 
