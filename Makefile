@@ -10,10 +10,10 @@ STAMP  := $(VENV)/.installed
 STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals bench-cpu bench-dict bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz clean
+.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench-cpu bench-dict bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## create .venv and install the package with its tools (once)
 
@@ -58,6 +58,12 @@ learn: $(STAMP) ## the learning proofs (hours, on a GPU too), results in benchma
 
 goals: $(STAMP) ## success rates with and without hindsight relabelling (10 minutes), results in benchmarks/results
 	$(BIN)/python benchmarks/goals.py all
+
+on-policy-learning: $(STAMP) ## the learning proofs of PPO, A2C and PQN (hours; a GPU for Atari), results in benchmarks/results
+	$(BIN)/python benchmarks/learn.py on-policy
+
+on-policy-speed: $(STAMP) $(PEERS)/.installed ## speed of PPO, taking turns with stable-baselines3 and plain torch (DEVICE=cuda on a GPU)
+	$(BIN)/python benchmarks/bench_on_policy.py --device $(or $(DEVICE),cpu) --peer-python $(PEERS)/bin/python
 
 bench-cpu: $(STAMP) $(PEERS)/.installed ## training speed, taking turns with other libraries on the same cores
 	$(BIN)/python benchmarks/bench_cpu.py --peer-python $(PEERS)/bin/python --output benchmarks/results/cpu-speed.json
