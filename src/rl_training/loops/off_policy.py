@@ -1,4 +1,4 @@
-"""The off-policy loop: act, store, learn. No algorithm's name appears in it."""
+"""The off-policy loop: act, learn, step, store. No algorithm's name appears in it."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class OffPolicy:
         return not lost
 
     def run(self, clock: Clock, learner: Learner, after_step: Callable[[], None]) -> None:
+        """Act, launch the updates on what is stored, step the environments meanwhile, store the new transitions."""
         envs, replay, by_seed = self.envs, self.replay, self.envs.by_seed
         while clock.running:
             obs = by_seed(envs.obs)
@@ -46,21 +47,25 @@ class OffPolicy:
                 act = learner.act_random(clock.step, envs.num_envs, envs.device)
             else:
                 act = learner.act_explore(obs, clock.step, clock.progress)
-            step = envs.step(act.action.flatten(0, 1))
+            # Before the updates: a copy from a GPU waits for everything that was launched before it.
+            actions = act.action.to(envs.device)
+            clock.count(envs.num_envs)
+            # At every step, with or without updates: else a run resumed between two updates logs another learning rate.
+            learner.set_progress(clock.progress)
+            updates, is_empty = clock.updates_owed(envs.num_envs), replay.added == 0
+            if updates and not is_empty:
+                learner.train(self.source, updates, clock.step)
+            step = envs.step(actions.flatten(0, 1))
             replay.add(
                 obs=obs,
-                actions=act.action,
+                actions=actions if actions.device == replay.device else act.action,
                 rewards=by_seed(step.rewards),
                 next_obs=by_seed(step.next_obs),
                 terminated=by_seed(step.terminated),
                 truncated=by_seed(step.truncated),
             )
-            clock.count(envs.num_envs)
             envs.advance()
-            # At every step, with or without updates: else a run resumed between two updates logs another learning rate.
-            learner.set_progress(clock.progress)
-            updates = clock.updates_owed(envs.num_envs)
-            if updates:
+            if updates and is_empty:  # the first step of a run: there is no earlier transition to learn from
                 learner.train(self.source, updates, clock.step)
             after_step()
 
