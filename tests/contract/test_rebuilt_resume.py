@@ -124,11 +124,18 @@ def whole(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return forks.train(config_of(CARRYING), tmp_path_factory.mktemp("whole"))
 
 
-@pytest.mark.parametrize("at", ["mid_episode", "episode_end"])
+@pytest.mark.parametrize(
+    ("at", "how"),
+    [
+        ("mid_episode", {"n": 57, "save": True}),
+        ("episode_end", {"n": 57, "save": True}),
+        ("evaluation", {"n": 20}),  # in the second one, whose environments have played the first
+    ],
+)
 def test_a_killed_and_resumed_run_of_a_carrying_environment_ends_with_the_same_bits(
-    forks: Forks, whole: Path, at: str, tmp_path: Path
+    forks: Forks, whole: Path, at: str, how: dict[str, Any], tmp_path: Path
 ) -> None:
-    where = forks.cut(config_of(CARRYING), tmp_path, at=at, n=57, save=True)
+    where = forks.cut(config_of(CARRYING), tmp_path, at=at, **how)
     assert 57 <= where["step"] < 118
     resumed = forks.resume(tmp_path)
     assert compare_runs(whole, resumed) == []

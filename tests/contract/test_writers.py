@@ -18,9 +18,10 @@ from resume_harness import CLOCK, make_config, read_json, run_dir_in
 import rl_training
 from rl_training.cli import main
 from rl_training.core.checks import UserError
-from rl_training.core.signals import Stopped
+from rl_training.core.signals import Stopped, active_signals
 from rl_training.files.json_lines import read_rows
 from rl_training.run.callbacks import Callback
+from rl_training.run.evaluate import Evaluator
 from rl_training.run.resume import resume_training
 from rl_training.run.run import train
 from rl_training.run.writers.files import CsvFile, JsonLines
@@ -188,19 +189,17 @@ def test_a_segment_of_the_same_second_is_another_one(tmp_path: Path) -> None:
 def test_an_evaluation_that_was_interrupted_reaches_weights_and_biases(tmp_path: Path, monkeypatch) -> None:
     """The row of training of the same step was sent before."""
     pytest.importorskip("wandb")
-    from rl_training.run import session
+    evaluate = Evaluator.run
 
-    evaluate = session.evaluate
-
-    def interrupted(learner: Any, plan: Any, step: int) -> Any:
+    def interrupted(evaluator: Evaluator, step: int) -> Any:
         if step == 60:
-            session.active_signals().received = signal.SIGTERM
+            active_signals().received = signal.SIGTERM
             raise Stopped.by(signal.SIGTERM)
-        return evaluate(learner, plan, step)
+        return evaluate(evaluator, step)
 
     config = make_quick_config("dqn", tmp_path, seeds=SEEDS, writers=OFFLINE, eval_interval=20)
     with monkeypatch.context() as during:
-        during.setattr(session, "evaluate", interrupted)
+        during.setattr(Evaluator, "run", interrupted)
         with pytest.raises(Stopped):
             train(config, show_progress=False)
     (run_dir,) = [path.parent for path in tmp_path.glob("*/run.json")]

@@ -12,6 +12,7 @@ from carrying_envs import CARRYING, Carrying
 
 from rl_training.core.checks import UserError
 from rl_training.envs.host import classification, conformance
+from rl_training.envs.host.classification import reset_is_enough
 from rl_training.envs.host.conformance import check_environment, check_spaces, classified
 from rl_training.envs.host.factory import EnvSource, Restore
 from rl_training.envs.host.snapshots import native_state
@@ -92,6 +93,22 @@ def test_a_life_lost_carries_the_game_on_and_its_native_state_holds_that(monkeyp
     monkeypatch.setattr(classification, "native_state", lambda env: None)
     monkeypatch.setattr(classification, "_fresh_copies_agree", lambda *_: False)
     assert check_environment(source).restore == "inexact", "a life was lost, and the next episode was not a new game"
+
+
+@pytest.mark.parametrize("carries", ["actions", "episodes", "length", "generator", "ends", "chance", "nothing"])
+def test_a_reset_is_enough_where_nothing_is_carried(carries: str) -> None:
+    made = Carrying.made - Carrying.closed
+    assert reset_is_enough(EnvSource(CARRYING, {"carries": carries, "length": 9})) == (carries == "nothing")
+    assert Carrying.made - Carrying.closed == made
+
+
+@pytest.mark.sweep
+def test_a_reset_is_enough_in_the_games_of_evaluations_alone() -> None:
+    pytest.importorskip("ale_py")
+    atari = {"terminal_on_life_loss": True, "frame_skip": 40, "resize_shape": [16, 16], "frame_stack": 1}
+    source = EnvSource("ALE/Breakout-v5", {"wrappers": {"atari": atari}}, restore="native")
+    assert not reset_is_enough(source)  # a life was lost, and the next episode was not a new game
+    assert reset_is_enough(source.for_evaluation())
 
 
 def hidden(carried: bool) -> type[gym.Env]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -124,10 +124,11 @@ class Run:
                 mark_interrupted(cut, self.run_dir, self.record, self._newest())
                 raise cut from failure
             finally:
-                if self.session is not None:
-                    self.session.close(failed=sys.exc_info()[0] is not None)
-                if self.regime is not None:
-                    self.regime.close()
+                with ExitStack() as closed:  # the regime too where the session's environments raise
+                    if self.regime is not None:
+                        closed.callback(self.regime.close)
+                    if self.session is not None:
+                        closed.callback(self.session.close, failed=sys.exc_info()[0] is not None)
         return conclude(session)
 
     # --- build -----------------------------------------------------------------------------------------------------

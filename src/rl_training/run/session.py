@@ -18,7 +18,6 @@ from rl_training.checkpoint.schema import LOGS, SessionState
 from rl_training.checkpoint.write import remove_newer
 from rl_training.core.signals import Stopped, active_signals, interruptible
 from rl_training.envs.base import Statistics
-from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.episodes import EpisodeStatistics
 from rl_training.envs.host.vector import MAX_LOG
 from rl_training.envs.spaces import codecs_to_dict
@@ -29,7 +28,7 @@ from rl_training.loops.clock import Clock
 from rl_training.loops.regime import Regime
 from rl_training.run.agent import Agent
 from rl_training.run.callback_interface import CallbackInterface
-from rl_training.run.evaluate import Evaluation, EvaluationPlan, Guard, evaluate, evaluation_summary
+from rl_training.run.evaluate import Evaluation, EvaluationPlan, Evaluator, Guard, evaluation_summary
 from rl_training.run.hooks import Hooks
 from rl_training.run.inputs import RunInputs
 from rl_training.run.logged_values import LoggedValues
@@ -78,9 +77,10 @@ class Session(CallbackInterface):
 
     def open(self, parts: Sequence[Part], resumed: Checkpoint | None, guard: Guard) -> None:
         """Open the display, the logs at the offsets of the loaded state, the writers and the saver, or none of them."""
-        self.guard = guard
         try:
             self._open_display()
+            self.evaluator = Evaluator(self.learner, EvaluationPlan.of(self.config, self.source, guard))
+            self._opened.callback(self.evaluator.close)
             for name in LOGS:
                 self.logs[name] = self._closed_later(JsonLines(self.run_dir / f"{name}.jsonl", self.offsets[name]))
             note = self.display.note
@@ -206,18 +206,17 @@ class Session(CallbackInterface):
 
     def _run_evaluation(self) -> list[Evaluation] | None:
         """Evaluate at this step; None if a signal interrupted it."""
-        bound = EpisodeBound.of(self.config)
-        plan = EvaluationPlan(self.source, self.config.eval_episodes, bound, self.guard)
         try:
             with interruptible():
-                results = evaluate(self.learner, plan, self.step)
+                results = self.evaluator.run(self.step)
         except Stopped:
             self.signals.stopping = True
             return None
         cut = sum(one.cut for one in results)
         if cut:
-            episodes = plan.episodes * len(self.seeds)
-            self.display.note(f"evaluation at step {self.step}: {bound.report(cut, episodes)}")
+            plan = self.evaluator.plan
+            report = plan.bound.report(cut, plan.episodes * len(self.seeds))
+            self.display.note(f"evaluation at step {self.step}: {report}")
         return results
 
     def _save_if_best(self, index: int, mean: float) -> None:

@@ -120,6 +120,18 @@ def classify(used: Env, source: EnvSource, seed: int = 0) -> Classification:
     return Classification("rebuilt", round(1e3 * median(times), 1)) if agree else Classification("inexact")
 
 
+def reset_is_enough(source: EnvSource, seed: int = 0) -> bool:
+    """Whether a used environment, once it is reset, plays an episode like a new one; False if that is not known."""
+    used, fresh = source.make(), source.make()
+    try:
+        return _first_difference(used, fresh, _stages(used, seed, source.masked)) is None
+    except _Raised:
+        return False
+    finally:
+        used.close()
+        fresh.close()
+
+
 def _stages(env: Env, seed: int, masked: bool) -> list[Stage]:
     make = partial(_stage, seed=seed, masked=masked)
     if not isinstance(env, PixelObservation):

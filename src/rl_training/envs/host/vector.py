@@ -89,6 +89,17 @@ class SeededEnvs:
         """Start the current episode of every row."""
         self._start_changed(range(self.size))
 
+    def start_episode(self, episode: int, rows: Sequence[int]) -> None:
+        """Start the episode of this number in each of these rows, whatever they played before."""
+        for row in rows:
+            self.episodes[row] = episode
+        self.infos[rows] = np.nan
+        self._start_changed(rows)
+
+    def end_episodes(self) -> None:
+        """Forget the actions of all episodes; the next call must start new ones."""
+        self.logs, self.unlogged = [[] for _ in range(self.size)], set()
+
     def change(self, changes: Changes) -> None:
         """Change attributes of every environment, each at its next reset; an episode without a step is reset again."""
         changes = plain_changes({**self.changes, **changes})

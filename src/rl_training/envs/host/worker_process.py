@@ -26,7 +26,7 @@ from rl_training.envs.host.worker import (
 PROGRAM = (
     "import sys; sys.path[:] = sys.argv[1:]; del sys.argv[1:]; from rl_training.envs.host.worker import main; main()"
 )
-SECONDS_TO_CLOSE = 3.0  # of the five in which a stopped program ends
+SECONDS_TO_CLOSE = 2.0  # of training's workers, and then evaluation's: a stopped program ends within five
 SECONDS_AFTER_A_CUT = 1.0  # for a step that was interrupted
 
 
