@@ -53,6 +53,7 @@ def sac_loss(values: Mapping[str, Any]) -> Metrics:
 
 
 drq_loss = sac_loss  # augmentation changes the inputs, not the formula
+crossq_loss = sac_loss  # normalisation changes the networks, not the formula
 
 
 def redq_loss(values: Mapping[str, Any]) -> Metrics:

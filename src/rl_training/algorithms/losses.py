@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -36,6 +36,25 @@ def td_target(batch: Batch, gamma: float, next_value: Tensor) -> Tensor:
 def ensemble_squared_error(values: Tensor, target: Tensor) -> Tensor:
     """(members, batch) against (batch,): the mean over the batch, summed over the members."""
     return (values - target).square().mean(-1).sum()
+
+
+def joined_rows(first: Any, second: Any) -> Any:
+    """The rows of two batches of tensors, or of observations with arrays by name, one batch after the other."""
+    if isinstance(first, Mapping):
+        return {name: torch.cat([first[name], second[name]]) for name in first}
+    return torch.cat([first, second])
+
+
+def joined_pass(
+    critic: Callable[..., Tensor], current: tuple[Any, Tensor], following: tuple[Any, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Outputs (members, batch, ...) for two batches of (obs, actions) in one pass, in which they share batch statistics.
+
+    No gradient flows through the second batch's outputs; through the statistics it does.
+    """
+    outputs = critic(*(joined_rows(one, other) for one, other in zip(current, following, strict=True)))
+    own, others = outputs.chunk(2, 1)
+    return own, others.detach()
 
 
 def soft_policy_term(alpha: Tensor | float, logprobs: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
