@@ -44,7 +44,7 @@ def renorm(mean: float, var: float, warmup: int = 0) -> BatchRenorm:
 
 
 def test_renormalisation_is_that_of_the_running_statistics() -> None:
-    """The batch 0, 2, 4 by the mean 1 and standard deviation 2; the statistics that it leaves are the batch's by half."""
+    """The batch 0, 2, 4 by the mean 1 and standard deviation 2, then half the statistics are its own."""
     layer, x = renorm(1.0, 4.0), torch.tensor([[[0.0], [2.0], [4.0]]])
     torch.testing.assert_close(layer(x).flatten(), torch.tensor([-0.5, 0.5, 1.5]))
     assert layer.running_mean.item() == pytest.approx(0.5 * 1 + 0.5 * 2)

@@ -14,6 +14,8 @@ from rl_training.algorithms.drq import DrQ as DrQ
 from rl_training.algorithms.drq import drq_loss as drq_loss
 from rl_training.algorithms.drqv2 import DrQv2 as DrQv2
 from rl_training.algorithms.drqv2 import drqv2_loss as drqv2_loss
+from rl_training.algorithms.flashsac import FlashSAC as FlashSAC
+from rl_training.algorithms.flashsac import flashsac_loss as flashsac_loss
 from rl_training.algorithms.iql import IQL as IQL
 from rl_training.algorithms.iql import iql_loss as iql_loss
 from rl_training.algorithms.iqn import IQN as IQN

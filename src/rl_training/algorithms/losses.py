@@ -48,7 +48,7 @@ def joined_rows(first: Any, second: Any) -> Any:
 def joined_pass(
     critic: Callable[..., Tensor], current: tuple[Any, Tensor], following: tuple[Any, Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Outputs (members, batch, ...) for two batches of (obs, actions) in one pass, in which they share batch statistics.
+    """Outputs (members, batch, ...) for two batches of (obs, actions) in one pass: they share batch statistics.
 
     No gradient flows through the second batch's outputs; through the statistics it does.
     """
@@ -140,3 +140,8 @@ def categorical_projection(support: Tensor, probabilities: Tensor, atoms: Tensor
     clipped = support.clamp(atoms[0], atoms[-1])
     share = (1 - (clipped.unsqueeze(1) - atoms.view(1, -1, 1)).abs() / step).clamp(min=0)  # (batch, atoms, N)
     return (share * probabilities.unsqueeze(1)).sum(2)
+
+
+def ensemble_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """(members, batch, atoms) against probabilities (batch, atoms): the cross-entropy, averaged over the first axes."""
+    return -(target * logits.log_softmax(-1)).sum(-1).mean()

@@ -28,6 +28,7 @@ ALGORITHMS = {
     "tqc": "rl_training.algorithms.tqc:TQC",
     "redq": "rl_training.algorithms.redq:REDQ",
     "crossq": "rl_training.algorithms.crossq:CrossQ",
+    "flashsac": "rl_training.algorithms.flashsac:FlashSAC",
     "drq": "rl_training.algorithms.drq:DrQ",
     "drqv2": "rl_training.algorithms.drqv2:DrQv2",
     "bc": "rl_training.algorithms.bc:BC",

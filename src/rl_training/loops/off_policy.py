@@ -39,14 +39,16 @@ class OffPolicy:
 
     def run(self, clock: Clock, learner: Learner, after_step: Callable[[], None]) -> None:
         envs, replay, by_seed = self.envs, self.replay, self.envs.by_seed
+        learner.collecting.lose(envs.lost)
         while clock.running:
             obs = by_seed(envs.obs)
             learner.observe(obs)
             if clock.step < clock.random_until:
                 act = learner.act_random(clock.step, envs.num_envs, envs.device)
             else:
-                act = learner.act_explore(obs, clock.step, clock.progress)
+                act = learner.act_collect(obs, clock.step, clock.progress)
             step = envs.step(act.action.flatten(0, 1))
+            learner.collecting.observe(*map(by_seed, (step.rewards, step.terminated, step.truncated)))
             replay.add(
                 obs=obs,
                 actions=act.action,

@@ -1,13 +1,21 @@
-"""Batch normalisation and batch renormalisation of stacked ensembles; the statistics of each member are buffers."""
+"""Normalisation of stacked ensembles: by batches, renormalised, and layers whose parameters have a fixed norm.
+
+The statistics of each member are buffers. The engine replaces the parameters of a layer with a method `projected` by
+what it returns for them, at the start and after each step of the optimizer.
+"""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor, nn
 
 from rl_training.core.checks import require
+from rl_training.models.layers import StackedLinear, square_root
 
 R_MAX, D_MAX = 3.0, 5.0  # how far renormalisation may correct scale and shift: Ioffe 2017, section 4.1
+NORM_EPS = 1e-8
 
 
 class StackedBatchNorm(nn.Module):
@@ -68,3 +76,48 @@ class BatchRenorm(StackedBatchNorm):
         corrected = normal * torch.where(warm, 1.0, r) + torch.where(warm, 0.0, d)
         self.passes.add_(1)
         return corrected
+
+
+class UnitLinear(StackedLinear):
+    """Dense layers of orthogonal initial weights, whose weights for each output keep length 1; a bias if wanted."""
+
+    def __init__(self, members: int, n_in: int, n_out: int, has_bias: bool = False) -> None:
+        super().__init__(members, n_in, n_out)
+        for weight in self.weight.data:
+            nn.init.orthogonal_(weight)
+        self.bias = nn.Parameter(torch.zeros(members, 1, n_out)) if has_bias else None  # type: ignore[assignment]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.matmul(x, self.weight) if self.bias is None else super().forward(x)
+
+    def projected(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
+        length = square_root(own["weight"].square().sum(-2, keepdim=True)).clamp_min(NORM_EPS)
+        return {"weight": own["weight"] / length}
+
+
+class UnitBatchNorm(StackedBatchNorm):
+    """Batch normalisation whose scales and shifts together keep the length sqrt(n)."""
+
+    def projected(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
+        return _of_length_sqrt(own)
+
+
+class UnitRMSNorm(nn.Module):
+    """Rows divided by their root mean square (Zhang and Sennrich 2019), with scales that keep the length sqrt(n)."""
+
+    def __init__(self, members: int, size: int, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.eps, self.weight = eps, nn.Parameter(torch.ones(members, 1, size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (x.square().mean(-1, keepdim=True) + self.eps).rsqrt() * self.weight
+
+    def projected(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
+        return _of_length_sqrt(own)
+
+
+def _of_length_sqrt(own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Vectors (..., n) scaled by a common factor to the length sqrt(n)."""
+    squares = [one.square().sum(-1, keepdim=True) for one in own.values()]
+    factor = math.sqrt(next(iter(own.values())).shape[-1]) * (sum(squares[1:], squares[0]) + NORM_EPS).rsqrt()
+    return {name: one * factor for name, one in own.items()}

@@ -59,7 +59,7 @@ class StackedMLP(nn.Module):
     def hidden(self, number: int, x: Tensor) -> Tensor:
         """One hidden layer with what follows it."""
         x = self.layers[number](x)
-        return F.relu(x) if self.stages is None else self.stages[number](x)  # type: ignore[no-any-return]
+        return F.relu(x) if self.stages is None else self.stages[number](x)
 
     def output(self, x: Tensor) -> Tensor:
         """The last layer."""
