@@ -104,6 +104,35 @@ def on_policy_proofs() -> dict[str, Proof]:
     return found
 
 
+def normalized_network_proofs() -> dict[str, Proof]:
+    """CrossQ and FlashSAC beside their authors' curves: the agents at that step are judged, not the best."""
+    said = "{} at {} steps (the authors' curves)".format
+    found = {
+        "crossq-pendulum": Proof("configs/crossq/pendulum.yaml", 5, 100, -200.0, "none published (SAC: -157, RL Zoo)"),
+        "flashsac-pendulum": Proof(
+            "configs/flashsac/pendulum.yaml", 5, 100, -200.0, "none published (SAC: -157, RL Zoo)"
+        ),
+        "crossq-halfcheetah-100k": Proof(
+            "configs/crossq/halfcheetah.yaml", 8, 10, 7300.0, said("8,153", "100k"), judged="final"
+        ),
+        "crossq-humanoid-200k": Proof(
+            "configs/crossq/humanoid.yaml", 8, 10, 5000.0, said("6,599", "200k"), judged="final"
+        ),
+    }
+    # The learning rate falls as in a run of 1M steps: by a twentieth in 100k steps.
+    for env_id, steps, required, published in (
+        ("HalfCheetah-v4", 100_000, 9000.0, "9,815"),
+        ("Walker2d-v4", 200_000, 4500.0, "5,311"),
+        ("Humanoid-v4", 200_000, 8000.0, "9,640"),
+    ):
+        found[f"flashsac-{env_id.removesuffix('-v4').lower()}-{steps // 1000}k"] = Proof(
+            "configs/flashsac/halfcheetah.yaml", 5, 10, required, said(published, f"{steps // 1000}k"),
+            {"env_id": env_id, "total_timesteps": steps}, (f"learning_rate_end={1 - 0.5 * steps / 1_000_000}",),
+            judged="final",
+        )  # fmt: skip
+    return found
+
+
 PROOFS = {
     "dqn-cartpole": Proof(
         "configs/dqn/cartpole.yaml", 8, 100, 475.0, "500 (RL Zoo, 50k steps); 475 is Gymnasium's threshold"
@@ -159,4 +188,5 @@ PROOFS = {
     ),
     **offline_proofs(),
     **on_policy_proofs(),
+    **normalized_network_proofs(),
 }  # fmt: skip

@@ -6,12 +6,16 @@ from rl_training.algorithms.bc import BC as BC
 from rl_training.algorithms.c51_dqn import C51DQN as C51DQN
 from rl_training.algorithms.cql import CQL as CQL
 from rl_training.algorithms.cql import cql_loss as cql_loss
+from rl_training.algorithms.crossq import CrossQ as CrossQ
+from rl_training.algorithms.crossq import crossq_loss as crossq_loss
 from rl_training.algorithms.dqn import DQN as DQN
 from rl_training.algorithms.dqn import dqn_loss as dqn_loss
 from rl_training.algorithms.drq import DrQ as DrQ
 from rl_training.algorithms.drq import drq_loss as drq_loss
 from rl_training.algorithms.drqv2 import DrQv2 as DrQv2
 from rl_training.algorithms.drqv2 import drqv2_loss as drqv2_loss
+from rl_training.algorithms.flashsac import FlashSAC as FlashSAC
+from rl_training.algorithms.flashsac import flashsac_loss as flashsac_loss
 from rl_training.algorithms.iql import IQL as IQL
 from rl_training.algorithms.iql import iql_loss as iql_loss
 from rl_training.algorithms.iqn import IQN as IQN

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rl_training.algorithms.collecting import REWARD_SCALE, Collecting, RewardScaler
 from rl_training.algorithms.definition import Algorithm
 from rl_training.algorithms.model_tensors import buffers_of, parameters_of, tie
 from rl_training.algorithms.normalizer import GROUP, ObservationNormalizer
@@ -69,12 +70,16 @@ class Learner(Algorithm):
         targets = self.target_update()
         members = self._members(models, targets)
         buffers = buffers_of(models, self.modules, self.binding.networks, targets)
-        if self.running():
-            buffers[RUNNING] = [self.running() for _ in models]
+        scaled = {} if self.reward_limit() is None else {REWARD_SCALE: torch.ones(())}
+        if self.running() or scaled:
+            buffers[RUNNING] = [{**self.running(), **scaled} for _ in models]
         self.engine = Engine(phases, members, self.binding, execution, targets, buffers)
         self._noise_specs: dict[int, dict[str, NoiseSpec]] = {}  # by batch size
         self.last_step = 0  # the environment step of the newest update, by which hard target copies are scheduled
         self.acting, self.training = Acting(self.engine), Training(self.engine)
+        limit = self.reward_limit()
+        scaler = None if limit is None else RewardScaler(len(self.seeds), self.settings.gamma, limit)
+        self.collecting = Collecting(self.engine, scaler)
         self.progress = 0.0
         if self.settings.can_learn:
             self.set_progress(0.0)
@@ -111,14 +116,28 @@ class Learner(Algorithm):
     def act_explore(
         self, obs: Tensor, step: int, progress: float, state: State = NO_STATE, stream: str = "explore"
     ) -> Act:
-        """Actions for collecting data, with the random numbers of that step."""
+        """Actions with the random numbers of that step; without a `state`, exploration starts anew."""
         noise, amount = self.explore_noise(obs.shape[1]), self.exploration(progress)
-        return self.acting.explore(self.explore, obs, noise, step, amount, state, stream)
+        fresh = {} if state else self.explore_states(obs.shape[1])
+        act = self.acting.explore(self.explore, obs, noise, step, amount, state or fresh, stream)
+        return act._replace(state=NO_STATE) if fresh else act
+
+    def act_collect(self, obs: Tensor, step: int, progress: float) -> Act:
+        """Actions for collecting data, which continue the exploration of the step before."""
+        act = self.act_explore(obs, step, progress, self.collecting.explore_state)
+        self.collecting.explore_state = dict(act.state)
+        return act
 
     def initial_states(self, rows: int) -> dict[str, Tensor]:
         """`initial_state` for every seed: (seeds, rows, ...)."""
-        seeds = len(self.seeds)
-        return {name: one.expand(seeds, *one.shape).to(self.device) for name, one in self.initial_state(rows).items()}
+        return self._for_seeds(self.initial_state(rows))
+
+    def explore_states(self, rows: int) -> dict[str, Tensor]:
+        """`explore_state` for every seed: (seeds, rows, ...)."""
+        return self._for_seeds(self.explore_state(rows))
+
+    def _for_seeds(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: one.expand(len(self.seeds), *one.shape).to(self.device) for name, one in state.items()}
 
     def act_random(self, step: int, rows: int, device: torch.device | None = None) -> Act:
         """Uniformly random actions, drawn on the device of the observations (None: the host)."""
@@ -132,6 +151,10 @@ class Learner(Algorithm):
         if self.normalizer is not None and self.normalizer.running:
             vectors = numbers(self.observation, split(self.observation, obs))
             self.engine.set_group(GROUP, self.normalizer.observe(vectors))
+
+    def start_collecting(self, rows: int) -> None:
+        """Allocate what collecting in `rows` environments per seed carries from step to step."""
+        self.collecting.start(rows, self.explore_states)
 
     def observe_all(self, obs: Tensor) -> None:
         """`observe` for the many rows (seeds, rows, *obs) of a rollout at once."""
@@ -280,7 +303,8 @@ class Learner(Algorithm):
             if group.removeprefix(BUFFERS) not in targets
             for name, tensor in params.items()
         }
-        return {name: tensor for name, tensor in found.items() if name not in {f"{RUNNING}.{n}" for n in self.run_only}}
+        run_only = {f"{RUNNING}.{name}" for name in (*self.run_only, REWARD_SCALE)}
+        return {name: tensor for name, tensor in found.items() if name not in run_only}
 
     def load_seed_parameters(self, index: int, tensors: Mapping[str, Tensor]) -> None:
         """Give one seed parameters by the names of `seed_parameters`, all or some."""
@@ -288,7 +312,8 @@ class Learner(Algorithm):
 
     def state_dict(self) -> dict[str, Tensor]:
         normalizer = self.normalizer.state() if self.normalizer is not None else {}
-        return {**self.engine.state_dict(), "last_step": torch.tensor(self.last_step), **normalizer}
+        own = {"last_step": torch.tensor(self.last_step), **normalizer, **self.collecting.state()}
+        return {**self.engine.state_dict(), **own}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         rest = dict(state)
@@ -297,6 +322,7 @@ class Learner(Algorithm):
             raise ValueError("last_step must be one number >= 0")
         if self.normalizer is not None:
             self.normalizer.load({name: rest.pop(name) for name in self.normalizer.state()})
+        self.collecting.load(rest)
         self.engine.load_state_dict(rest)
         self.last_step = int(last_step)
 

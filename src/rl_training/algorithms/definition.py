@@ -105,6 +105,20 @@ class Algorithm:
         """
         return {}
 
+    def explore_state(self, rows: int) -> dict[str, Tensor]:
+        """What exploration carries from step to step (rows, ...), such as noise that is held; empty: nothing.
+
+        `explore` then gets it as its last argument and returns the next one in `Act`.
+        """
+        return {}
+
+    def reward_limit(self) -> float | None:
+        """The largest return after scaling, for losses that multiply rewards by `nets.running["reward_scale"]`.
+
+        The factor follows the running returns of collection; None: rewards are as they are.
+        """
+        return None
+
     def exploration(self, progress: float) -> float:
         """The amount of exploration after this share of the run."""
         return 1.0

@@ -15,6 +15,7 @@ from rl_training.algorithms.losses import (
     as_rows,
     chosen,
     deterministic_policy_term,
+    ensemble_cross_entropy,
     ensemble_quantile_huber,
     ensemble_squared_error,
     expectile_term,
@@ -53,6 +54,7 @@ def sac_loss(values: Mapping[str, Any]) -> Metrics:
 
 
 drq_loss = sac_loss  # augmentation changes the inputs, not the formula
+crossq_loss = sac_loss  # normalisation changes the networks, not the formula
 
 
 def redq_loss(values: Mapping[str, Any]) -> Metrics:
@@ -70,6 +72,14 @@ def tqc_loss(values: Mapping[str, Any]) -> Metrics:
     target = values["target_quantiles"]
     critic_loss = ensemble_quantile_huber(values["critic_quantiles"].transpose(0, 1), target)
     return _soft_losses(critic_loss, target, values["sampled_q_values"], values)
+
+
+def flashsac_loss(values: Mapping[str, Any]) -> Metrics:
+    """From `critic_logits` (B, N, atoms), `target_probabilities` (B, atoms), `atoms` (atoms,), `sampled_logprobs`,
+    `sampled_q_values` (B,) and `alpha`."""
+    target = values["target_probabilities"]
+    critic_loss = ensemble_cross_entropy(values["critic_logits"].transpose(0, 1), target)
+    return _soft_losses(critic_loss, (target * values["atoms"]).sum(-1), values["sampled_q_values"], values)
 
 
 def cql_loss(values: Mapping[str, Any]) -> Metrics:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -36,6 +36,25 @@ def td_target(batch: Batch, gamma: float, next_value: Tensor) -> Tensor:
 def ensemble_squared_error(values: Tensor, target: Tensor) -> Tensor:
     """(members, batch) against (batch,): the mean over the batch, summed over the members."""
     return (values - target).square().mean(-1).sum()
+
+
+def joined_rows(first: Any, second: Any) -> Any:
+    """The rows of two batches of tensors, or of observations with arrays by name, one batch after the other."""
+    if isinstance(first, Mapping):
+        return {name: torch.cat([first[name], second[name]]) for name in first}
+    return torch.cat([first, second])
+
+
+def joined_pass(
+    critic: Callable[..., Tensor], current: tuple[Any, Tensor], following: tuple[Any, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Outputs (members, batch, ...) for two batches of (obs, actions) in one pass: they share batch statistics.
+
+    No gradient flows through the second batch's outputs; through the statistics it does.
+    """
+    outputs = critic(*(joined_rows(one, other) for one, other in zip(current, following, strict=True)))
+    own, others = outputs.chunk(2, 1)
+    return own, others.detach()
 
 
 def soft_policy_term(alpha: Tensor | float, logprobs: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,3 +140,8 @@ def categorical_projection(support: Tensor, probabilities: Tensor, atoms: Tensor
     clipped = support.clamp(atoms[0], atoms[-1])
     share = (1 - (clipped.unsqueeze(1) - atoms.view(1, -1, 1)).abs() / step).clamp(min=0)  # (batch, atoms, N)
     return (share * probabilities.unsqueeze(1)).sum(2)
+
+
+def ensemble_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """(members, batch, atoms) against probabilities (batch, atoms): the cross-entropy, averaged over the first axes."""
+    return -(target * logits.log_softmax(-1)).sum(-1).mean()

@@ -27,6 +27,8 @@ ALGORITHMS = {
     "td3": "rl_training.algorithms.td3:TD3",
     "tqc": "rl_training.algorithms.tqc:TQC",
     "redq": "rl_training.algorithms.redq:REDQ",
+    "crossq": "rl_training.algorithms.crossq:CrossQ",
+    "flashsac": "rl_training.algorithms.flashsac:FlashSAC",
     "drq": "rl_training.algorithms.drq:DrQ",
     "drqv2": "rl_training.algorithms.drqv2:DrQv2",
     "bc": "rl_training.algorithms.bc:BC",

@@ -15,8 +15,10 @@ from rl_training.api.algorithms import SAC as SAC
 from rl_training.api.algorithms import TD3 as TD3
 from rl_training.api.algorithms import TD3BC as TD3BC
 from rl_training.api.algorithms import TQC as TQC
+from rl_training.api.algorithms import CrossQ as CrossQ
 from rl_training.api.algorithms import DrQ as DrQ
 from rl_training.api.algorithms import DrQv2 as DrQv2
+from rl_training.api.algorithms import FlashSAC as FlashSAC
 from rl_training.api.algorithms import RainbowDQN as RainbowDQN
 from rl_training.api.algorithms import load as load
 from rl_training.api.algorithms import managed_class as managed_class

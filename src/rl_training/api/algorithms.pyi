@@ -1698,6 +1698,297 @@ class REDQ(ManagedAlgorithm):
         subset_size: int = 2,
     ) -> None: ...
 
+class CrossQ(ManagedAlgorithm):
+    """CrossQ: batch renormalisation instead of target networks.
+
+    Args:
+        env: an environment's id, a function that makes one, or a `TrainConfig`
+        seed (int, default 0): determines all random numbers of the run (>= 0 and < 2**31)
+        total_timesteps (int, default 100000): environment steps per seed; offline, updates (>= 1)
+        output_dir (str | Path, default "runs"): the directory in which the run's directory is made
+        device (str, default "auto"): auto: a GPU if there is one (one of auto, cpu, cuda, cuda:N)
+        num_envs (int, default 1): environments per seed (>= 1)
+        eval_episodes (int, default 5): episodes of an evaluation, per seed; 0: no evaluations (>= 0)
+        log_interval (int, default 1000): steps between rows of metrics (>= 1)
+        checkpoint_interval (int, default 10000): steps between checkpoints (>= 1)
+        tags (Sequence[str], default ()): words of your own, stored with the run
+        env_kwargs (Mapping[str, Any], default {}): arguments of the environment; `wrappers`
+        eval_interval (int | None, default None): steps between evaluations; null: a tenth of the run
+            (>= 1)
+        keep_checkpoints (int, default 2): checkpoints that stay, the newest ones (>= 1)
+        seeds (Sequence[int], default ()): trained together as one program; empty: `seed` alone (>= 0
+            and < 2**31)
+        compile (str, default "auto"): compile the update; auto: where that saves time (one of auto, on,
+            off)
+        threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
+        env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
+            (>= 0)
+        video (bool, default True): record a video of the agent at the end
+        report (bool, default True): write report.html at the end
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
+        started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
+            run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
+            `sha256`, `step` and `seeds` too
+        eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
+            or a recording is cut where the environment has no limit (>= 1)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
+
+    Settings of crossq. Defaults: sb3-contrib crossq.py and the authors' train.py, whose critics are
+    twice as wide (2,048):
+        batch_size (int, default 256): batch statistics need two rows (>= 2)
+        hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
+        learning_rate (float, default 0.001): step size of the optimizer (> 0)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
+        max_grad_norm (float | None, default None): clips the norm of gradients; null: not (> 0)
+        optimizer (str | Mapping[str, Any], default {'betas': (0.5, 0.999)}): of the networks; the
+            temperature has Adam with its usual betas
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
+        gamma (float, default 0.99): discount of future rewards (in [0, 1])
+        normalize_observations (bool, default False): standardise them by their running mean and
+            variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
+        buffer_capacity (int, default 1000000): transitions in the replay, per seed (>= 1)
+        learning_starts (int, default 100): uniformly random actions and no updates until then (>= 0)
+        train_frequency (int, default 1): transitions between trainings (>= 1)
+        gradient_updates_per_step (int, default 1): updates per training (>= 1)
+        alpha (float | Literal["auto"], default "auto"): entropy temperature; auto: tuned (>= 0)
+        initial_alpha (float, default 1.0): the initial value of a tuned temperature (>= 1e-08)
+        target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
+            dimensions
+        num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
+        critic_hidden_sizes (Sequence[int] | None, default (1024, 1024)): of the critics; null:
+            `hidden_sizes`
+        policy_delay (int, default 3): updates of the critics for one of the policy (>= 1)
+        batch_norm_momentum (float, default 0.01): share of a batch in the running statistics (in (0,
+            1])
+        renorm_warmup (int, default 100000): a network's updates with plain batch normalisation (>= 0)
+    """
+
+    def __init__(
+        self,
+        env: str | TrainConfig | EnvFactory,
+        *,
+        seed: int = 0,
+        total_timesteps: int = 100000,
+        output_dir: str | Path = ...,
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 5,
+        log_interval: int = 1000,
+        checkpoint_interval: int = 10000,
+        tags: Sequence[str] = (),
+        env_kwargs: Mapping[str, Any] = ...,
+        eval_interval: int | None = None,
+        keep_checkpoints: int = 2,
+        seeds: Sequence[int] = (),
+        compile: str = "auto",
+        threads: int | None = None,
+        env_timeout: float = 300.0,
+        workers: int | None = None,
+        video: bool = True,
+        report: bool = True,
+        tensorboard: bool = False,
+        started_from: Mapping[str, Any] | None = None,
+        eval_episode_limit: int = 10000,
+        run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
+        batch_size: int = 256,
+        hidden_sizes: Sequence[int] = (256, 256),
+        learning_rate: float = 0.001,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
+        max_grad_norm: float | None = None,
+        optimizer: str | Mapping[str, Any] = ...,
+        adam_eps: float = 1e-08,
+        gamma: float = 0.99,
+        normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
+        buffer_capacity: int = 1000000,
+        learning_starts: int = 100,
+        train_frequency: int = 1,
+        gradient_updates_per_step: int = 1,
+        alpha: float | Literal["auto"] = "auto",
+        initial_alpha: float = 1.0,
+        target_entropy: float | Literal["auto"] = "auto",
+        num_critics: int = 2,
+        her: Mapping[str, Any] | None = None,
+        critic_hidden_sizes: Sequence[int] | None = (1024, 1024),
+        policy_delay: int = 3,
+        batch_norm_momentum: float = 0.01,
+        renorm_warmup: int = 100000,
+    ) -> None: ...
+
+class FlashSAC(ManagedAlgorithm):
+    """FlashSAC: normalised residual networks, categorical critics, scaled rewards, noise that is held.
+
+    Args:
+        env: an environment's id, a function that makes one, or a `TrainConfig`
+        seed (int, default 0): determines all random numbers of the run (>= 0 and < 2**31)
+        total_timesteps (int, default 100000): environment steps per seed; offline, updates (>= 1)
+        output_dir (str | Path, default "runs"): the directory in which the run's directory is made
+        device (str, default "auto"): auto: a GPU if there is one (one of auto, cpu, cuda, cuda:N)
+        num_envs (int, default 1): environments per seed (>= 1)
+        eval_episodes (int, default 5): episodes of an evaluation, per seed; 0: no evaluations (>= 0)
+        log_interval (int, default 1000): steps between rows of metrics (>= 1)
+        checkpoint_interval (int, default 10000): steps between checkpoints (>= 1)
+        tags (Sequence[str], default ()): words of your own, stored with the run
+        env_kwargs (Mapping[str, Any], default {}): arguments of the environment; `wrappers`
+        eval_interval (int | None, default None): steps between evaluations; null: a tenth of the run
+            (>= 1)
+        keep_checkpoints (int, default 2): checkpoints that stay, the newest ones (>= 1)
+        seeds (Sequence[int], default ()): trained together as one program; empty: `seed` alone (>= 0
+            and < 2**31)
+        compile (str, default "auto"): compile the update; auto: where that saves time (one of auto, on,
+            off)
+        threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
+        env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
+            (>= 0)
+        video (bool, default True): record a video of the agent at the end
+        report (bool, default True): write report.html at the end
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
+        started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
+            run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
+            `sha256`, `step` and `seeds` too
+        eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
+            or a recording is cut where the environment has no limit (>= 1)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
+
+    Settings of flashsac. Defaults: the authors' configs for simulators on a CPU (Holiday-
+    Robot/FlashSAC):
+        batch_size (int, default 512): batch statistics need two rows (>= 2)
+        hidden_sizes (Sequence[int], default (128, 128)): of the actor: a residual block for each, of
+            equal sizes
+        learning_rate (float, default 0.0003): step size of the optimizer (> 0)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "linear"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.5): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
+        max_grad_norm (float | None, default None): clips the norm of gradients; null: not (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
+        gamma (float, default 0.99): discount of future rewards (in [0, 1])
+        normalize_observations (bool, default False): standardise them by their running mean and
+            variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
+        buffer_capacity (int, default 1000000): transitions in the replay, per seed (>= 1)
+        learning_starts (int, default 10000): uniformly random actions and no updates until then (>= 0)
+        train_frequency (int, default 1): transitions between trainings (>= 1)
+        gradient_updates_per_step (int, default 1): updates per training (>= 1)
+        tau (float, default 0.01): share of a network that its target takes over at each update (in [0,
+            1])
+        alpha (float | Literal["auto"], default "auto"): entropy temperature; auto: tuned (>= 0)
+        initial_alpha (float, default 0.01): the initial value of a tuned temperature (>= 1e-08)
+        target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
+            dimensions
+        num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
+        critic_hidden_sizes (Sequence[int] | None, default (256, 256)): of the critics; null:
+            `hidden_sizes`
+        target_std (float, default 0.15): with `target_entropy: auto`: that of a Gaussian with this
+            deviation (> 0)
+        policy_delay (int, default 2): updates of the critics for one of the policy (>= 1)
+        num_atoms (int, default 101): atoms of the distribution of returns (>= 2 and <= 2000)
+        v_max (float, default 5.0): the largest atom; the smallest is its negative (> 0)
+        normalize_rewards (bool, default True): scale them by running returns, so that returns fit the
+            atoms
+        noise_steps (int, default 16): the longest time that exploration noise is held; 1: never (>= 1
+            and <= 1000)
+        noise_exponent (float, default 2.0): n steps have a probability in proportion to 1 / n to this
+            power (> 0)
+        batch_norm_momentum (float, default 0.01): share of a batch in the running statistics (in (0,
+            1])
+    """
+
+    def __init__(
+        self,
+        env: str | TrainConfig | EnvFactory,
+        *,
+        seed: int = 0,
+        total_timesteps: int = 100000,
+        output_dir: str | Path = ...,
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 5,
+        log_interval: int = 1000,
+        checkpoint_interval: int = 10000,
+        tags: Sequence[str] = (),
+        env_kwargs: Mapping[str, Any] = ...,
+        eval_interval: int | None = None,
+        keep_checkpoints: int = 2,
+        seeds: Sequence[int] = (),
+        compile: str = "auto",
+        threads: int | None = None,
+        env_timeout: float = 300.0,
+        workers: int | None = None,
+        video: bool = True,
+        report: bool = True,
+        tensorboard: bool = False,
+        started_from: Mapping[str, Any] | None = None,
+        eval_episode_limit: int = 10000,
+        run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
+        batch_size: int = 512,
+        hidden_sizes: Sequence[int] = (128, 128),
+        learning_rate: float = 0.0003,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "linear",
+        learning_rate_end: float = 0.5,
+        learning_rate_warmup: float = 0.0,
+        max_grad_norm: float | None = None,
+        optimizer: str | Mapping[str, Any] = ...,
+        adam_eps: float = 1e-08,
+        gamma: float = 0.99,
+        normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
+        buffer_capacity: int = 1000000,
+        learning_starts: int = 10000,
+        train_frequency: int = 1,
+        gradient_updates_per_step: int = 1,
+        tau: float = 0.01,
+        alpha: float | Literal["auto"] = "auto",
+        initial_alpha: float = 0.01,
+        target_entropy: float | Literal["auto"] = "auto",
+        num_critics: int = 2,
+        her: Mapping[str, Any] | None = None,
+        critic_hidden_sizes: Sequence[int] | None = (256, 256),
+        target_std: float = 0.15,
+        policy_delay: int = 2,
+        num_atoms: int = 101,
+        v_max: float = 5.0,
+        normalize_rewards: bool = True,
+        noise_steps: int = 16,
+        noise_exponent: float = 2.0,
+        batch_norm_momentum: float = 0.01,
+    ) -> None: ...
+
 class DrQ(ManagedAlgorithm):
     """Data-regularized Q: SAC from pixels with random shifts.
 

@@ -75,6 +75,12 @@ OURS = {
     "target_update_interval": "target_network_frequency target_update_freq target_update_frequency tau polyak",
     "policy_delay": "policy_freq policy_frequency actor_update_interval update_actor_interval actor_update_freq "
                     "actor_update_frequency",
+    "batch_norm_momentum": "bn_momentum",
+    "normalize_rewards": "normalize_reward norm_reward",
+    "noise_steps": "actor_noise_zeta_max",
+    "noise_exponent": "actor_noise_zeta_mu",
+    "target_std": "temp_target_sigma",
+    "renorm_warmup": "renorm_warmup_steps",
     "exploration_noise": "action_noise expl_noise act_noise noise_std",
     "policy_noise": "target_policy_noise target_noise target_smoothing_sigma",
     "noise_clip": "target_noise_clip target_smoothing_clip",

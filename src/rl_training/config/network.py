@@ -104,6 +104,12 @@ class NetworkSettings(LayerSettings):
     actor: LayerChanges | ModuleFunction | None = None
     critic: LayerChanges | ModuleFunction | None = None  # the same for critics, values and Q networks
 
+    def require_kind(self, kind: str, algo: str) -> None:
+        """Reject networks of another kind, for an algorithm that has its own."""
+        for path, one in {"network": self, "network.actor": self.actor, "network.critic": self.critic}.items():
+            found = getattr(one, "kind", None)
+            require(found in (None, kind), f"{path}.kind", f"{kind} for {algo}, got {found}")
+
     def layers(self, role: str, sizes: Sequence[int]) -> HiddenLayers:
         """The hidden layers of a role, `actor` or `critic`; `sizes` are those of the algorithm's own settings."""
         changes = getattr(self, role)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +18,7 @@ from rl_training.engine.denormals import flushed_denormals
 from rl_training.engine.gradients import entry, looped_gradients, phase_gradients, stacked_gradients
 from rl_training.engine.groups import GroupLayout, Groups, Params
 from rl_training.engine.metrics import MetricSums
-from rl_training.engine.networks import BUFFERS, Batch, Binding
+from rl_training.engine.networks import BUFFERS, TARGET_PREFIX, Batch, Binding
 from rl_training.engine.optimizers import Adam, clip_per_seed
 from rl_training.engine.phases import UPDATE, Due, LossResult, Noise, NoiseSpec, Phase
 from rl_training.engine.targets import Polyak, TargetUpdate
@@ -94,6 +94,8 @@ class Engine:
         self.while_compiling: Announce = nullcontext
         self._views = self._make_views()
         self._seed_views = [entry(self._views, seed) for seed in range(seeds)]
+        with torch.no_grad():
+            self._project(self.layouts)
 
     # --- parameter groups ----------------------------------------------------------------------------------------
     def groups(self) -> Groups:
@@ -155,6 +157,7 @@ class Engine:
                 self._step_per_seed(number, grads, result)
             else:
                 self._step(number, grads)
+            self._project(phase.groups)
             failed = self.first_nonfinite_update >= 0
             broken = ~self.metrics.add(phase.name, result.metrics, failed) & ~failed
             self.first_nonfinite_update.copy_(torch.where(broken, self.count_tensor, self.first_nonfinite_update))
@@ -174,6 +177,17 @@ class Engine:
             state = [self.slots[slot][group] for slot in optimizer.used_slots]
             rule = optimizer if group in self.binding.networks else self.scalar_optimizers[number]
             rule.step_(self.flat[group], self.layouts[group].flatten(tensors), state, powers, self.rates[number])
+
+    def _project(self, groups: Iterable[str]) -> None:
+        """Replace parameters by what the `projected` of their layers returns for them, such as rows of length 1."""
+        for group in groups:
+            network = self.binding.networks.get(group.removeprefix(TARGET_PREFIX))
+            if network is not None and network.projected:
+                views = self.groups()[group]
+                for layer, names in network.projected:
+                    own = {name: views[full] for name, full in names.items() if full in views}  # without frozen ones
+                    for name, tensor in layer.projected(own).items():
+                        own[name].copy_(tensor)
 
     def _step_per_seed(self, number: int, grads: Groups, result: LossResult) -> None:
         """Take one step for each seed whose loss does not skip it, at the seed's own rate."""

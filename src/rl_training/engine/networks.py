@@ -38,6 +38,12 @@ class Network:
         # Parameters without a gradient are carried like buffers, which no optimizer changes.
         self.frozen = [name for name, parameter in module.named_parameters() if not parameter.requires_grad]
         self.buffers = [*(name for name, _ in module.named_buffers() if name not in self.dropouts), *self.frozen]
+        # Layers whose parameters are projected after each step of the optimizer, with the names of those.
+        self.projected = [
+            (owner, {name: _join(prefix, name) for name, one in owner._parameters.items() if one is not None})
+            for prefix, owner in owners
+            if hasattr(owner, "projected")
+        ]
         self.of_user = any(getattr(owner, "of_user", False) for _, owner in owners)
         # The parameters and buffers that the members of an ensemble share, by the start of their names.
         self.shared = tuple(f"{_join(prefix, owner.shared)}." for prefix, owner in owners if hasattr(owner, "shared"))
@@ -111,6 +117,10 @@ class BoundNetwork(Generic[Output]):
         """The same network in inference mode, also in the loss that trains it."""
         return self
 
+    def training(self) -> BoundNetwork[Output]:
+        """The same network in training mode, also where it is not trained; its running statistics stay."""
+        return self
+
 
 class ModalNetwork(BoundNetwork[Output]):
     """A bound network with buffers or dropout; its `params` include the buffers."""
@@ -124,6 +134,11 @@ class ModalNetwork(BoundNetwork[Output]):
 
     def inference(self) -> BoundNetwork[Output]:
         return ModalNetwork(self.network, self.params, self.group, LossPass())
+
+    def training(self) -> BoundNetwork[Output]:
+        current = self.loss_pass
+        own = LossPass((self.group,), current.uniforms, current.recorded)
+        return ModalNetwork(self.network, self.params, self.group, own)
 
     def __call__(self, *inputs: Any) -> Output:
         network, current = self.network, self.loss_pass
@@ -150,6 +165,8 @@ class Networks:
 
     A subclass annotates the groups of its algorithm with their types; nothing else needs to be written.
     """
+
+    running: Params
 
     def __init__(
         self, groups: Groups, networks: Mapping[str, Network], loss_pass: LossPass | None = None, prefix: str = ""

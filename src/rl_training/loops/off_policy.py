@@ -40,13 +40,14 @@ class OffPolicy:
     def run(self, clock: Clock, learner: Learner, after_step: Callable[[], None]) -> None:
         """Act, launch the updates on what is stored, step the environments meanwhile, store the new transitions."""
         envs, replay, by_seed = self.envs, self.replay, self.envs.by_seed
+        learner.collecting.lose(envs.lost)
         while clock.running:
             obs = by_seed(envs.obs)
             learner.observe(obs)
             if clock.step < clock.random_until:
                 act = learner.act_random(clock.step, envs.num_envs, envs.device)
             else:
-                act = learner.act_explore(obs, clock.step, clock.progress)
+                act = learner.act_collect(obs, clock.step, clock.progress)
             # Before the updates: a copy from a GPU waits for everything that was launched before it.
             actions = act.action.to(envs.device)
             clock.count(envs.num_envs)
@@ -56,6 +57,7 @@ class OffPolicy:
             if updates and not is_empty:
                 learner.train(self.source, updates, clock.step)
             step = envs.step(actions.flatten(0, 1))
+            learner.collecting.observe(*map(by_seed, (step.rewards, step.terminated, step.truncated)))
             replay.add(
                 obs=obs,
                 actions=actions if actions.device == replay.device else act.action,

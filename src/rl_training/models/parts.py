@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -52,16 +52,30 @@ class StackedMLP(nn.Module):
         """(batch, n_in) -> (members, batch, n_out)."""
         _check_vectors(x)
         hidden = x.unsqueeze(0)
-        for number, layer in enumerate(self.layers[:-1]):
-            hidden = F.relu(layer(hidden)) if self.stages is None else self.stages[number](layer(hidden))
-        return self.layers[-1](hidden)  # type: ignore[no-any-return]
+        for number in range(len(self.layers) - 1):
+            hidden = self.hidden(number, hidden)
+        return self.output(hidden)
+
+    def hidden(self, number: int, x: Tensor) -> Tensor:
+        """One hidden layer with what follows it."""
+        x = self.layers[number](x)
+        return F.relu(x) if self.stages is None else self.stages[number](x)
+
+    def output(self, x: Tensor) -> Tensor:
+        """The last layer."""
+        return self.layers[-1](x)  # type: ignore[no-any-return]
 
 
-def network(members: int, n_in: int, hidden_sizes: Sequence[int], n_out: int) -> nn.Module:
+NetworkFunction = Callable[[int, int, Sequence[int], int], nn.Module]  # the arguments of `network`
+
+
+def network(
+    members: int, n_in: int, hidden_sizes: Sequence[int], n_out: int, perceptron: NetworkFunction = StackedMLP
+) -> nn.Module:
     """`members` networks (batch, n_in) -> (members, batch, n_out): perceptrons, or the user's own."""
     layers = HiddenLayers.of(hidden_sizes)
     if layers.module is None:
-        return StackedMLP(members, n_in, layers, n_out)
+        return perceptron(members, n_in, layers, n_out)
     return OwnNetworks(members, n_in, n_out, layers.module, layers.name)
 
 
@@ -74,10 +88,11 @@ class GaussianActor(nn.Module):
         action_dim: int,
         hidden_sizes: Sequence[int],
         log_std_range: tuple[float, float] | None = None,
+        make: NetworkFunction = network,
     ) -> None:
         super().__init__()
         self.log_std_range = log_std_range
-        self.net = network(1, obs_dim, hidden_sizes, 2 * action_dim)
+        self.net = make(1, obs_dim, hidden_sizes, 2 * action_dim)
 
     def forward(self, obs: Tensor, noise: Tensor | None, actions: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The action for standard normal `noise` and its log-density; None gives the mode (its density is not used).
@@ -154,12 +169,18 @@ class QuantileCriticEnsemble(nn.Module):
     """`members` networks for quantiles of the return: (batch, obs), (batch, action) -> (members, batch, quantiles)."""
 
     def __init__(
-        self, members: int, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int], quantiles: int
+        self,
+        members: int,
+        obs_dim: int,
+        action_dim: int,
+        hidden_sizes: Sequence[int],
+        quantiles: int,
+        make: NetworkFunction = network,
     ) -> None:
         super().__init__()
         check_count("num_critics", members)
         check_count("num_quantiles", quantiles)
-        self.net = network(members, obs_dim + action_dim, hidden_sizes, quantiles)
+        self.net = make(members, obs_dim + action_dim, hidden_sizes, quantiles)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         return self.net(torch.cat([obs, actions], -1))  # type: ignore[no-any-return]
@@ -168,8 +189,15 @@ class QuantileCriticEnsemble(nn.Module):
 class CriticEnsemble(QuantileCriticEnsemble):
     """`members` action-value networks: (batch, obs), (batch, action) -> (members, batch)."""
 
-    def __init__(self, members: int, obs_dim: int, action_dim: int, hidden_sizes: Sequence[int]) -> None:
-        super().__init__(members, obs_dim, action_dim, hidden_sizes, 1)
+    def __init__(
+        self,
+        members: int,
+        obs_dim: int,
+        action_dim: int,
+        hidden_sizes: Sequence[int],
+        make: NetworkFunction = network,
+    ) -> None:
+        super().__init__(members, obs_dim, action_dim, hidden_sizes, 1, make)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         return super().forward(obs, actions).squeeze(-1)

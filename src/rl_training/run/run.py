@@ -189,6 +189,8 @@ class Run:
             learner = inputs.learner_class.create(
                 spec, inputs.settings, config.seed_list, device=self.plan.device, compiled=self.plan.compiled
             )
+        if regime.envs is not None:
+            learner.start_collecting(regime.envs.num_envs)
         agent, clock = Agent(config, learner, observation, action), Clock(config, inputs.settings)
         session = Session(inputs, agent, clock, regime, self.run_dir, self.record)
         parts: list[Part] = [*regime.parts, LearnerPart(learner, regime.source), clock, session]

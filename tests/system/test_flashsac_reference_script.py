@@ -1,0 +1,13 @@
+from pathlib import Path
+
+import pytest
+from harness import check_reference_config, check_reference_script
+
+
+def test_flashsac_reference_script_trains_its_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_reference_config("flashsac_pendulum", "flashsac", monkeypatch)
+
+
+@pytest.mark.sweep
+def test_flashsac_reference_script_runs(tmp_path: Path) -> None:
+    check_reference_script("flashsac_pendulum", tmp_path)
