@@ -134,6 +134,10 @@ PROOFS = {
     "td3-pendulum": Proof("configs/td3/pendulum.yaml", 8, 100, -200.0, "-152 +- 90 (RL Zoo, 20k steps)"),
     "tqc-pendulum": Proof("configs/tqc/pendulum.yaml", 8, 100, -200.0, "-151 +- 88 (RL Zoo, 20k steps)"),
     "redq-pendulum": Proof("configs/redq/pendulum.yaml", 8, 100, -200.0, "none published (SAC: -157, RL Zoo)"),
+    "droq-pendulum": Proof("configs/droq/pendulum.yaml", 8, 100, -200.0, "none published (SAC: -157, RL Zoo)"),
+    "droq-halfcheetah-100k": Proof(
+        "configs/droq/halfcheetah.yaml", 5, 10, 6900.0, "7,744 (published curve at 100k steps)"
+    ),
     "td3-halfcheetah-200k": Proof(
         "configs/td3/halfcheetah.yaml",
         16,  # batches of eight gave interquartile means from 6,671 to 7,984

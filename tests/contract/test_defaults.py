@@ -19,6 +19,7 @@ DEFAULTS = {
             "learning_starts": 25_000, "tau": 0.005, "batch_size": 256, "learning_rate": 3e-4},
     "tqc": {"num_critics": 5, "num_quantiles": 25, "critic_hidden_sizes": (512, 512, 512), "hidden_sizes": (256, 256)},
     "redq": {"learning_starts": 5000, "gradient_updates_per_step": 20, "num_critics": 10, "subset_size": 2},
+    "droq": {"learning_starts": 5000, "gradient_updates_per_step": 20, "num_critics": 2, "subset_size": 2},
     "bc": {"hidden_sizes": (256, 256), "batch_size": 256, "learning_rate": 3e-4},
     "iql": {"expectile": 0.7, "beta": 3.0, "max_advantage_weight": 100.0, "tau": 0.005, "actor_schedule": "cosine",
             "reward_scale": "return_range", "hidden_sizes": (256, 256), "batch_size": 256, "learning_rate": 3e-4,

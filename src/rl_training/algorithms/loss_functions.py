@@ -64,6 +64,9 @@ def redq_loss(values: Mapping[str, Any]) -> Metrics:
     return _soft_losses(critic_loss, target, values["sampled_q_values"], values)
 
 
+droq_loss = redq_loss  # dropout changes the critics, not the formula
+
+
 def tqc_loss(values: Mapping[str, Any]) -> Metrics:
     """From `critic_quantiles` (B, N, quantiles), `target_quantiles` (B, samples; without the largest),
     `sampled_logprobs`, `sampled_q_values` (B,) and `alpha`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -58,7 +58,7 @@ class REDQ(SAC):
 
     name = "redq"
     title = "Randomized ensembled double Q-learning, many critic updates per step"
-    settings_type = REDQSettings
+    settings_type: ClassVar[type[SACSettings]] = REDQSettings
     settings: REDQSettings
 
     def __init__(self, *, model: Any, **keywords: Any) -> None:

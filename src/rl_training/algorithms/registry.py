@@ -27,6 +27,7 @@ ALGORITHMS = {
     "td3": "rl_training.algorithms.td3:TD3",
     "tqc": "rl_training.algorithms.tqc:TQC",
     "redq": "rl_training.algorithms.redq:REDQ",
+    "droq": "rl_training.algorithms.droq:DroQ",
     "drq": "rl_training.algorithms.drq:DrQ",
     "drqv2": "rl_training.algorithms.drqv2:DrQv2",
     "bc": "rl_training.algorithms.bc:BC",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from rl_training.config.fields import above, at_least, check, left_open_interval, one_of, right_open_interval, setting
@@ -110,9 +110,9 @@ class NetworkSettings(LayerSettings):
         name = f"network.{role}"
         if changes is not None and not isinstance(changes, LayerChanges):
             return HiddenLayers((), PLAIN, python_object(changes, name), name)
-        values = {field.name: getattr(self, field.name) for field in fields(LayerSettings)}
+        values = {one.name: getattr(self, one.name) for one in fields(LayerSettings)}
         if changes is not None:
-            given = {field.name: getattr(changes, field.name) for field in fields(changes)}
+            given = {one.name: getattr(changes, one.name) for one in fields(changes)}
             values |= {key: value for key, value in given.items() if value is not None}
         options = LayerSettings(**values)
         return HiddenLayers(sizes if options.hidden_sizes is None else options.hidden_sizes, options, None, name)
@@ -130,6 +130,22 @@ class NormalizedNetworkSettings(NetworkSettings):
     """The networks of an algorithm whose hidden layers are normalised unless it is switched off."""
 
     layer_norm: bool = setting(True)  # before each activation
+
+
+@dataclass(frozen=True)
+class DropoutChanges(LayerChanges):
+    """Changes for critics whose hidden layers have dropout and layer normalisation unless they are switched off."""
+
+    layer_norm: bool | None = setting(True)
+    dropout: float | None = setting(0.01, right_open_interval(0, 1))
+
+
+@dataclass(frozen=True)
+class DropoutNetworkSettings(NetworkSettings):
+    """The networks of an algorithm whose critics have dropout and layer normalisation."""
+
+    # Changes for the critics, with `layer_norm` true and `dropout` 0.01 unless given; or their whole network
+    critic: DropoutChanges | ModuleFunction | None = field(default_factory=DropoutChanges)
 
 
 OPTIMIZERS = ("Adam", "AdamW", "RMSprop", "RAdam", "SGD")
@@ -170,5 +186,5 @@ class OptimizerSettings:
     @property
     def options(self) -> dict[str, Any]:
         """The options that are given."""
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "name"}
         return {name: value for name, value in values.items() if value is not None}
