@@ -110,6 +110,12 @@ PROOFS = {
     ),
     "dqn-acrobot": Proof("configs/dqn/acrobot.yaml", 8, 100, -80.0, "-76.6 (RL Zoo, 100k steps)"),
     "dqn-lunarlander": Proof("configs/dqn/lunarlander.yaml", 8, 100, None, "154 +- 79 (RL Zoo, 100k steps, v2)"),
+    "discrete_sac-cartpole": Proof(
+        "configs/discrete_sac/cartpole.yaml", 8, 100, 475.0, "none published; 475 is Gymnasium's threshold"
+    ),
+    "discrete_sac-lunarlander": Proof(
+        "configs/discrete_sac/lunarlander.yaml", 8, 100, 154.0, "none published (DQN: 154, RL Zoo, 100k steps, v2)"
+    ),
     "dqn-mountaincar": Proof("configs/dqn/mountaincar.yaml", 8, 100, None, "-100.8 (RL Zoo, 120k steps)"),
     "c51_dqn-cartpole": Proof("configs/c51_dqn/cartpole.yaml", 8, 100, 475.0, "481 +- 21 (CleanRL, 500k, training)"),
     "c51_dqn-acrobot": Proof("configs/c51_dqn/acrobot.yaml", 8, 100, -80.0, "-87.7 (CleanRL, 500k, training)"),

@@ -15,6 +15,8 @@ DEFAULTS = {
     "rainbow_dqn": {"double": True, "dueling": True, "n_step": 3, "prioritized": True, "noisy": True},
     "sac": {"tau": 0.005, "alpha": "auto", "initial_alpha": 1.0, "num_critics": 2, "batch_size": 256,
             "learning_rate": 3e-4},
+    "discrete_sac": {"tau": 0.005, "alpha": "auto", "initial_alpha": 1.0, "num_critics": 2, "target_entropy": "auto",
+                     "target_entropy_share": 0.5, "learning_starts": 1000, "buffer_capacity": 100_000},
     "td3": {"policy_delay": 2, "policy_noise": 0.2, "noise_clip": 0.5, "exploration_noise": 0.1,
             "learning_starts": 25_000, "tau": 0.005, "batch_size": 256, "learning_rate": 3e-4},
     "tqc": {"num_critics": 5, "num_quantiles": 25, "critic_hidden_sizes": (512, 512, 512), "hidden_sizes": (256, 256)},

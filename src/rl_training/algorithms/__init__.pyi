@@ -6,6 +6,8 @@ from rl_training.algorithms.bc import BC as BC
 from rl_training.algorithms.c51_dqn import C51DQN as C51DQN
 from rl_training.algorithms.cql import CQL as CQL
 from rl_training.algorithms.cql import cql_loss as cql_loss
+from rl_training.algorithms.discrete_sac import DiscreteSAC as DiscreteSAC
+from rl_training.algorithms.discrete_sac import discrete_sac_loss as discrete_sac_loss
 from rl_training.algorithms.dqn import DQN as DQN
 from rl_training.algorithms.dqn import dqn_loss as dqn_loss
 from rl_training.algorithms.droq import DroQ as DroQ

@@ -24,6 +24,7 @@ ALGORITHMS = {
     "a2c": "rl_training.algorithms.a2c:A2C",
     "pqn": "rl_training.algorithms.pqn:PQN",
     "sac": "rl_training.algorithms.sac:SAC",
+    "discrete_sac": "rl_training.algorithms.discrete_sac:DiscreteSAC",
     "td3": "rl_training.algorithms.td3:TD3",
     "tqc": "rl_training.algorithms.tqc:TQC",
     "redq": "rl_training.algorithms.redq:REDQ",

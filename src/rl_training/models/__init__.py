@@ -4,6 +4,7 @@ from rl_training.models.actor_critic import ActorCriticModel
 from rl_training.models.cnn.drq import CNNDrQModel
 from rl_training.models.cnn.drqv2 import CNNDrQv2Model
 from rl_training.models.mlp_c51_q_network import MLPC51QNetwork
+from rl_training.models.mlp_discrete_sac import MLPDiscreteSACModel
 from rl_training.models.mlp_iql import MLPIQLModel
 from rl_training.models.mlp_iqn_q_network import MLPIQNQNetwork
 from rl_training.models.mlp_q_network import MLPQNetwork
@@ -18,6 +19,7 @@ __all__ = [
     "CNNDrQModel",
     "CNNDrQv2Model",
     "MLPC51QNetwork",
+    "MLPDiscreteSACModel",
     "MLPIQLModel",
     "MLPIQNQNetwork",
     "MLPQNetwork",
