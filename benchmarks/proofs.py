@@ -132,6 +132,9 @@ PROOFS = {
         "configs/sac/halfcheetah.yaml", 16, 10, 3900.0, "4,601 (RL Zoo) to 4,926 (Dopamine) at 100k steps",
         {"total_timesteps": 100_000},
     ),
+    "sac-humanoid-simba-200k": Proof(
+        "configs/sac/humanoid_simba.yaml", 5, 10, 4000.0, "5,263 (published curve at 200k steps; without simba 994)"
+    ),
     "dqn-pong-1m": Proof(  # without sticky actions, as the reference
         "configs/dqn/pong.yaml", 1, 10, 15.0, "15 (RL Zoo's curve at 1M steps, no sticky actions)",
         {"total_timesteps": 1_000_000, "eval_interval": 100_000},

@@ -26,6 +26,8 @@ TARGET_ENTROPIES = {"Hopper": -1.0, "HalfCheetah": -3.0, "Walker2d": -3.0, "Ant"
 
 @dataclass(frozen=True)
 class REDQSettings(SACSettings):
+    NETWORK_KINDS: ClassVar[tuple[str, ...]] = ("mlp",)
+
     # Defaults: the authors' code (train_redq_sac.py, redq_sac.py).
     learning_starts: int = setting(5000, at_least(0))
     gradient_updates_per_step: int = setting(20, at_least(1))  # of the critics; the actor trains at the last one

@@ -10,7 +10,9 @@ from rl_training.config.fields import above, at_least, check, left_open_interval
 from rl_training.config.objects import python_object
 from rl_training.core.checks import require
 
-KINDS = ("mlp",)
+KINDS = ("mlp", "simba")
+SIMBA_SIZES = {"actor": (128,), "critic": (512, 512)}  # the width of each residual block, as in the paper
+SIMBA_EXPANSION = 4  # the inner layer of a block is so many times as wide
 # Names of torch.nn modules without parameters.
 ACTIVATIONS = (
     "ReLU", "Tanh", "ELU", "GELU", "SiLU", "LeakyReLU", "Mish", "SELU", "CELU", "ReLU6", "Softplus", "Softsign",
@@ -46,6 +48,18 @@ class HiddenLayers(tuple[int, ...]):
         """The layers themselves, or plain sizes as layers with the defaults of `LayerSettings`."""
         return sizes if isinstance(sizes, HiddenLayers) else cls(sizes, PLAIN)
 
+    @property
+    def dense_sizes(self) -> tuple[int, ...]:
+        """The outputs of every hidden dense layer; `simba` has an embedding and two in each block."""
+        if not self.is_simba:
+            return tuple(self)
+        return (self[0], *(size for width in self for size in (SIMBA_EXPANSION * width, width)))
+
+    @property
+    def is_simba(self) -> bool:
+        """Whether the layers are SimBa's residual blocks."""
+        return self.module is None and self.options.kind == "simba"
+
     def resized(self, sizes: Sequence[int]) -> HiddenLayers:
         """Layers of the same kind with other sizes."""
         return HiddenLayers(sizes, self.options, self.module, self.name)
@@ -55,8 +69,9 @@ class HiddenLayers(tuple[int, ...]):
 class LayerSettings:
     """What the hidden layers of a network are made of."""
 
-    kind: str = setting("mlp", one_of(*KINDS))  # dense layers
-    hidden_sizes: tuple[int, ...] | None = setting(None)  # null: the algorithm's `hidden_sizes`
+    kind: str = setting("mlp", one_of(*KINDS))  # dense layers, or simba: residual blocks (Lee et al. 2025)
+    # null: the algorithm's `hidden_sizes`; of simba, the width of each block: actor [128], critics [512, 512]
+    hidden_sizes: tuple[int, ...] | None = setting(None)
     activation: str = setting("ReLU", one_of(*ACTIVATIONS))  # by the name of its class in torch.nn
     layer_norm: bool = setting(False)  # before each activation
     dropout: float = setting(0.0, right_open_interval(0, 1))  # probability, of each hidden layer, in training
@@ -115,7 +130,31 @@ class NetworkSettings(LayerSettings):
             given = {one.name: getattr(changes, one.name) for one in fields(changes)}
             values |= {key: value for key, value in given.items() if value is not None}
         options = LayerSettings(**values)
+        if options.kind == "simba":
+            sizes = SIMBA_SIZES[role]
         return HiddenLayers(sizes if options.hidden_sizes is None else options.hidden_sizes, options, None, name)
+
+
+    def check_kinds(self, allowed: Sequence[str]) -> None:
+        """Reject layers of a kind that the algorithm cannot take, and options that do not go together."""
+        for role in ("actor", "critic"):
+            changes = getattr(self, role)
+            if changes is not None and not isinstance(changes, LayerChanges):
+                continue
+            options = self.layers(role, ()).options
+            names = {
+                one.name: f"network.{role}.{one.name}" if getattr(changes, one.name, None) is not None
+                else f"network.{one.name}"
+                for one in fields(LayerSettings)
+            }  # fmt: skip
+            kind, sizes = options.kind, options.hidden_sizes
+            require(kind in allowed, names["kind"], f"{' or '.join(allowed)} for this algorithm, got {kind!r}")
+            if kind == "simba":
+                for name in ("layer_norm", "dropout", "spectral_norm"):
+                    what = "left out where kind is simba, whose blocks have a layer norm"
+                    require(not getattr(options, name), names[name], what)
+                equal = sizes is None or len(set(sizes)) == 1
+                require(equal, names["hidden_sizes"], f"one width for every block of simba, got {list(sizes or ())}")
 
 
 @dataclass(frozen=True)
