@@ -139,6 +139,12 @@ PROOFS = {
     ),
     "dqn-acrobot": Proof("configs/dqn/acrobot.yaml", 8, 100, -80.0, "-76.6 (RL Zoo, 100k steps)"),
     "dqn-lunarlander": Proof("configs/dqn/lunarlander.yaml", 8, 100, None, "154 +- 79 (RL Zoo, 100k steps, v2)"),
+    "discrete_sac-cartpole": Proof(
+        "configs/discrete_sac/cartpole.yaml", 8, 100, 475.0, "none published; 475 is Gymnasium's threshold"
+    ),
+    "discrete_sac-lunarlander": Proof(
+        "configs/discrete_sac/lunarlander.yaml", 8, 100, 154.0, "none published (DQN: 154, RL Zoo, 100k steps, v2)"
+    ),
     "dqn-mountaincar": Proof("configs/dqn/mountaincar.yaml", 8, 100, None, "-100.8 (RL Zoo, 120k steps)"),
     "c51_dqn-cartpole": Proof("configs/c51_dqn/cartpole.yaml", 8, 100, 475.0, "481 +- 21 (CleanRL, 500k, training)"),
     "c51_dqn-acrobot": Proof("configs/c51_dqn/acrobot.yaml", 8, 100, -80.0, "-87.7 (CleanRL, 500k, training)"),
@@ -155,6 +161,9 @@ PROOFS = {
         "configs/sac/halfcheetah.yaml", 16, 10, 3900.0, "4,601 (RL Zoo) to 4,926 (Dopamine) at 100k steps",
         {"total_timesteps": 100_000},
     ),
+    "sac-humanoid-simba-200k": Proof(
+        "configs/sac/humanoid_simba.yaml", 5, 10, 4000.0, "5,263 (published curve at 200k steps; without simba 994)"
+    ),
     "dqn-pong-1m": Proof(  # without sticky actions, as the reference
         "configs/dqn/pong.yaml", 1, 10, 15.0, "15 (RL Zoo's curve at 1M steps, no sticky actions)",
         {"total_timesteps": 1_000_000, "eval_interval": 100_000},
@@ -163,6 +172,10 @@ PROOFS = {
     "td3-pendulum": Proof("configs/td3/pendulum.yaml", 8, 100, -200.0, "-152 +- 90 (RL Zoo, 20k steps)"),
     "tqc-pendulum": Proof("configs/tqc/pendulum.yaml", 8, 100, -200.0, "-151 +- 88 (RL Zoo, 20k steps)"),
     "redq-pendulum": Proof("configs/redq/pendulum.yaml", 8, 100, -200.0, "none published (SAC: -157, RL Zoo)"),
+    "droq-pendulum": Proof("configs/droq/pendulum.yaml", 8, 100, -200.0, "none published (SAC: -157, RL Zoo)"),
+    "droq-halfcheetah-100k": Proof(
+        "configs/droq/halfcheetah.yaml", 5, 10, 6900.0, "7,744 (published curve at 100k steps)"
+    ),
     "td3-halfcheetah-200k": Proof(
         "configs/td3/halfcheetah.yaml",
         16,  # batches of eight gave interquartile means from 6,671 to 7,984

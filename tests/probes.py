@@ -53,6 +53,7 @@ SETTINGS: dict[str, Any] = {
 }
 OWN_SETTINGS = {
     "a2c": {"rollout_steps": 8},  # one update each
+    "droq": {"gradient_updates_per_step": 4},  # with layer norm, values of actions that are rarely taken come later
     # RAdam's steps are small for hundreds of updates.
     "pqn": {"optimizer": "Adam", "epochs": 12, "learning_rate_schedule": "constant"},
 }

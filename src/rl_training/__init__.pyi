@@ -16,6 +16,8 @@ from rl_training.api.algorithms import TD3 as TD3
 from rl_training.api.algorithms import TD3BC as TD3BC
 from rl_training.api.algorithms import TQC as TQC
 from rl_training.api.algorithms import CrossQ as CrossQ
+from rl_training.api.algorithms import DiscreteSAC as DiscreteSAC
+from rl_training.api.algorithms import DroQ as DroQ
 from rl_training.api.algorithms import DrQ as DrQ
 from rl_training.api.algorithms import DrQv2 as DrQv2
 from rl_training.api.algorithms import FlashSAC as FlashSAC

@@ -220,7 +220,7 @@ def test_an_update_never_waits_for_the_device(algo: str, seeds: tuple[int, ...])
     learner = make_learner(algo, seeds)
     source = filled_source(learner)
     batch = {name: tensor[0] for name, tensor in source.gather(learner.engine.host_indices(40, 1, 8)).items()}
-    noise = learner.engine.host_noise(learner.noise(8))
+    noise = learner.engine.host_noise(learner.update_noise(8))
     refusing_to_wait(lambda: learner.engine.update(batch, noise))
     refusing_to_wait(lambda: take_updates(learner, source, 3, 1000))
     learned = {"a2c": 1, "ppo": 10, "pqn": 10}.get(algo, 3)  # from a rollout: one, or two epochs of five minibatches

@@ -145,14 +145,10 @@ def test_one_observation_is_a_batch_of_one(hidden_sizes: Any) -> None:
 
 
 def test_another_kind_of_network_is_one_line() -> None:
-    network = NetworkSettings()
-    object.__setattr__(network, "kind", "simba")
-    with pytest.raises(ValueError, match=r"^network.kind must be mlp for crossq, got simba$"):
-        network.require_kind("mlp", "crossq")
-    changed = LayerChanges()
-    object.__setattr__(changed, "kind", "simba")
-    with pytest.raises(ValueError, match=r"^network.critic.kind must be mlp for crossq, got simba$"):
-        NetworkSettings(critic=changed).require_kind("mlp", "crossq")
+    with pytest.raises(ValueError, match=r"^network.kind must be mlp for this algorithm, got 'simba'$"):
+        CrossQSettings(network=NetworkSettings(kind="simba"))
+    with pytest.raises(ValueError, match=r"^network.critic.kind must be mlp for this algorithm, got 'simba'$"):
+        CrossQSettings(network=NetworkSettings(critic=LayerChanges(kind="simba")))
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,12 @@ from rl_training.algorithms.cql import CQL as CQL
 from rl_training.algorithms.cql import cql_loss as cql_loss
 from rl_training.algorithms.crossq import CrossQ as CrossQ
 from rl_training.algorithms.crossq import crossq_loss as crossq_loss
+from rl_training.algorithms.discrete_sac import DiscreteSAC as DiscreteSAC
+from rl_training.algorithms.discrete_sac import discrete_sac_loss as discrete_sac_loss
 from rl_training.algorithms.dqn import DQN as DQN
 from rl_training.algorithms.dqn import dqn_loss as dqn_loss
+from rl_training.algorithms.droq import DroQ as DroQ
+from rl_training.algorithms.droq import droq_loss as droq_loss
 from rl_training.algorithms.drq import DrQ as DrQ
 from rl_training.algorithms.drq import drq_loss as drq_loss
 from rl_training.algorithms.drqv2 import DrQv2 as DrQv2

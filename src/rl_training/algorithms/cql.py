@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -35,6 +35,8 @@ BY_DOMAIN: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class CQLSettings(OfflineSettings, SACSettings):
+    NETWORK_KINDS: ClassVar[tuple[str, ...]] = ("mlp",)
+
     # Defaults: the authors' code for locomotion as CORL runs it (cql_alpha 10, no Lagrange, 3 layers, slow actor), on
     # SAC's networks: CORL initialises critics orthogonally, and its actor's log-std one lower.
     hidden_sizes: tuple[int, ...] = setting((256, 256, 256))

@@ -21,6 +21,7 @@ from rl_training.models.mlp_crossq import MLPCrossQModel
 
 @dataclass(frozen=True)
 class CrossQSettings(SACSettings):
+    NETWORK_KINDS: ClassVar[tuple[str, ...]] = ("mlp",)
     # Defaults: sb3-contrib crossq.py and the authors' train.py, whose critics are twice as wide (2,048).
     batch_size: int = setting(256, at_least(2))  # batch statistics need two rows
     learning_rate: float = setting(1e-3)
@@ -39,7 +40,6 @@ class CrossQSettings(SACSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_sizes("critic_hidden_sizes", self.critic_hidden_sizes or ())
-        self.network.require_kind("mlp", "crossq")
 
 
 class CrossQ(SAC):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -27,6 +27,8 @@ MAX_AUGMENTATIONS = 64
 
 @dataclass(frozen=True)
 class DrQSettings(ImageSettings, SACSettings):
+    NETWORK_KINDS: ClassVar[tuple[str, ...]] = ("mlp",)
+
     # Defaults: the authors' code (denisyarats/drq config.yaml, drq.py), except for the temperature: they
     # tune it from this value (`alpha: auto`). Their loss is the sum over the M images, ours the paper's mean.
     buffer_capacity: int = setting(100_000, at_least(1))

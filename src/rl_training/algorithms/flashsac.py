@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,7 @@ from rl_training.models.mlp_flashsac import MLPFlashSACModel, check_blocks
 
 @dataclass(frozen=True)
 class FlashSACSettings(SACSettings):
+    NETWORK_KINDS: ClassVar[tuple[str, ...]] = ("mlp",)
     # Defaults: the authors' configs for simulators on a CPU (Holiday-Robot/FlashSAC).
     batch_size: int = setting(512, at_least(2))  # batch statistics need two rows
     learning_starts: int = setting(10_000, at_least(0))
@@ -60,7 +61,6 @@ class FlashSACSettings(SACSettings):
         check_sizes("critic_hidden_sizes", self.critic_hidden_sizes or ())
         check_blocks("hidden_sizes", self.hidden_sizes)
         check_blocks("critic_hidden_sizes", self.critic_sizes)
-        self.network.require_kind("mlp", "flashsac")
 
 
 class FlashSAC(SAC):

@@ -14,10 +14,12 @@ from torch import Tensor
 from rl_training.algorithms.losses import (
     as_rows,
     chosen,
+    chosen_by_members,
     deterministic_policy_term,
     ensemble_cross_entropy,
     ensemble_quantile_huber,
     ensemble_squared_error,
+    expected,
     expectile_term,
     huber,
     soft_policy_term,
@@ -64,6 +66,18 @@ def redq_loss(values: Mapping[str, Any]) -> Metrics:
     target = values["target_q_values"]
     critic_loss = ensemble_squared_error(members, target)
     return _soft_losses(critic_loss, target, values["sampled_q_values"], values)
+
+
+droq_loss = redq_loss  # dropout changes the critics, not the formula
+
+
+def discrete_sac_loss(values: Mapping[str, Any]) -> Metrics:
+    """From `q1_values, q2_values, action_logprobs` (batch, actions), `actions`, `target_q_values` and `alpha`."""
+    rows = as_rows({name: values[name] for name in ("actions", "target_q_values", "alpha")})
+    both, log_probs = _twins(values, "q1_values", "q2_values"), values["action_logprobs"]
+    critic_loss = ensemble_squared_error(chosen_by_members(both, rows["actions"]), rows["target_q_values"])
+    rows["sampled_logprobs"] = expected(log_probs, log_probs)
+    return _soft_losses(critic_loss, rows["target_q_values"], expected(log_probs, both.amin(0)), rows)
 
 
 def tqc_loss(values: Mapping[str, Any]) -> Metrics:

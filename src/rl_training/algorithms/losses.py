@@ -97,6 +97,16 @@ def chosen(values: Tensor, actions: Tensor) -> Tensor:
     return torch.where(taken, values, 0.0).sum(1)
 
 
+def chosen_by_members(values: Tensor, actions: Tensor) -> Tensor:
+    """The same for an ensemble: (members, batch, actions) -> (members, batch)."""
+    return chosen(values.permute(1, 2, 0), actions).T
+
+
+def expected(log_probs: Tensor, values: Tensor) -> Tensor:
+    """The expectation of (batch, actions) values under a policy over discrete actions: (batch,)."""
+    return (log_probs.exp() * values).sum(-1)
+
+
 def huber(difference: Tensor, kappa: float = 1.0) -> Tensor:
     """The Huber loss: quadratic within `kappa`, linear beyond."""
     size = difference.abs()

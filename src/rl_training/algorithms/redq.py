@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,8 @@ TARGET_ENTROPIES = {"Hopper": -1.0, "HalfCheetah": -3.0, "Walker2d": -3.0, "Ant"
 
 @dataclass(frozen=True)
 class REDQSettings(SACSettings):
+    NETWORK_KINDS: ClassVar[tuple[str, ...]] = ("mlp",)
+
     # Defaults: the authors' code (train_redq_sac.py, redq_sac.py).
     learning_starts: int = setting(5000, at_least(0))
     gradient_updates_per_step: int = setting(20, at_least(1))  # of the critics; the actor trains at the last one
@@ -58,7 +60,7 @@ class REDQ(SAC):
 
     name = "redq"
     title = "Randomized ensembled double Q-learning, many critic updates per step"
-    settings_type = REDQSettings
+    settings_type: ClassVar[type[SACSettings]] = REDQSettings
     settings: REDQSettings
 
     def __init__(self, *, model: Any, **keywords: Any) -> None:

@@ -37,6 +37,8 @@ Critics = BoundNetwork[Tensor]  # (obs, action) -> (members, batch, ...)
 
 @dataclass(frozen=True)
 class SACSettings(ReplaySettings):
+    NETWORK_KINDS: ClassVar[tuple[str, ...]] = ("mlp", "simba")
+
     # Defaults: Stable-Baselines3 sac.py (the paper's table, with the tuned temperature).
     tau: float = setting(0.005, closed_interval(0, 1))  # share of a network that its target takes over at each update
     alpha: float | Literal["auto"] = setting("auto", at_least(0))  # entropy temperature; auto: tuned

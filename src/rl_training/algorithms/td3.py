@@ -31,6 +31,8 @@ from rl_training.models.mlp_td3 import MLPTD3Model
 
 @dataclass(frozen=True)
 class TD3Settings(ReplaySettings):
+    NETWORK_KINDS: ClassVar[tuple[str, ...]] = ("mlp", "simba")
+
     # Defaults: the authors' code (sfujim/TD3 TD3.py, main.py). Noise is in units of half the action range.
     learning_starts: int = setting(25_000, at_least(0))
     tau: float = setting(0.005, closed_interval(0, 1))  # share of a network that its target takes over at each update

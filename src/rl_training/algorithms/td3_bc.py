@@ -16,6 +16,8 @@ from rl_training.config.settings import OfflineSettings
 
 @dataclass(frozen=True)
 class TD3BCSettings(OfflineSettings, TD3Settings):
+    NETWORK_KINDS: ClassVar[tuple[str, ...]] = ("mlp",)
+
     # Defaults: the authors' code (sfujim/TD3_BC TD3_BC.py, main.py).
     bc_alpha: float = setting(2.5, above(0))  # the weight of the critic's value against cloning
     normalize_observations: bool = setting(True)

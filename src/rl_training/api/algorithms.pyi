@@ -1298,6 +1298,137 @@ class SAC(ManagedAlgorithm):
         her: Mapping[str, Any] | None = None,
     ) -> None: ...
 
+class DiscreteSAC(ManagedAlgorithm):
+    """Soft actor-critic for discrete actions.
+
+    Args:
+        env: an environment's id, a function that makes one, or a `TrainConfig`
+        seed (int, default 0): determines all random numbers of the run (>= 0 and < 2**31)
+        total_timesteps (int, default 100000): environment steps per seed; offline, updates (>= 1)
+        output_dir (str | Path, default "runs"): the directory in which the run's directory is made
+        device (str, default "auto"): auto: a GPU if there is one (one of auto, cpu, cuda, cuda:N)
+        num_envs (int, default 1): environments per seed (>= 1)
+        eval_episodes (int, default 5): episodes of an evaluation, per seed; 0: no evaluations (>= 0)
+        log_interval (int, default 1000): steps between rows of metrics (>= 1)
+        checkpoint_interval (int, default 10000): steps between checkpoints (>= 1)
+        tags (Sequence[str], default ()): words of your own, stored with the run
+        env_kwargs (Mapping[str, Any], default {}): arguments of the environment; `wrappers`
+        eval_interval (int | None, default None): steps between evaluations; null: a tenth of the run
+            (>= 1)
+        keep_checkpoints (int, default 2): checkpoints that stay, the newest ones (>= 1)
+        seeds (Sequence[int], default ()): trained together as one program; empty: `seed` alone (>= 0
+            and < 2**31)
+        compile (str, default "auto"): compile the update; auto: where that saves time (one of auto, on,
+            off)
+        threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
+        env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
+            (>= 0)
+        video (bool, default True): record a video of the agent at the end
+        report (bool, default True): write report.html at the end
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
+        started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
+            run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
+            `sha256`, `step` and `seeds` too
+        eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
+            or a recording is cut where the environment has no limit (>= 1)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
+
+    Settings of discrete_sac. Defaults: those of SAC, with the replay of DQN. The paper's share of 0.98
+    keeps the policy nearly uniform; a lower one learns better:
+        batch_size (int, default 256): transitions of one update, per seed (>= 1)
+        hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
+        learning_rate (float, default 0.0003): step size of the optimizer (> 0)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
+        max_grad_norm (float | None, default None): clips the norm of gradients; null: not (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
+        gamma (float, default 0.99): discount of future rewards (in [0, 1])
+        normalize_observations (bool, default False): standardise them by their running mean and
+            variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
+        buffer_capacity (int, default 100000): transitions in the replay, per seed (>= 1)
+        learning_starts (int, default 1000): uniformly random actions and no updates until then (>= 0)
+        train_frequency (int, default 1): transitions between trainings (>= 1)
+        gradient_updates_per_step (int, default 1): updates per training (>= 1)
+        tau (float, default 0.005): share of a network that its target takes over at each update (in [0,
+            1])
+        alpha (float | Literal["auto"], default "auto"): entropy temperature; auto: tuned (>= 0)
+        initial_alpha (float, default 1.0): the initial value of a tuned temperature (>= 1e-08)
+        target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
+            dimensions
+        num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
+        target_entropy_share (float, default 0.5): of log(actions): `target_entropy: auto` (in [0, 1])
+    """
+
+    def __init__(
+        self,
+        env: str | TrainConfig | EnvFactory,
+        *,
+        seed: int = 0,
+        total_timesteps: int = 100000,
+        output_dir: str | Path = ...,
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 5,
+        log_interval: int = 1000,
+        checkpoint_interval: int = 10000,
+        tags: Sequence[str] = (),
+        env_kwargs: Mapping[str, Any] = ...,
+        eval_interval: int | None = None,
+        keep_checkpoints: int = 2,
+        seeds: Sequence[int] = (),
+        compile: str = "auto",
+        threads: int | None = None,
+        env_timeout: float = 300.0,
+        workers: int | None = None,
+        video: bool = True,
+        report: bool = True,
+        tensorboard: bool = False,
+        started_from: Mapping[str, Any] | None = None,
+        eval_episode_limit: int = 10000,
+        run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
+        batch_size: int = 256,
+        hidden_sizes: Sequence[int] = (256, 256),
+        learning_rate: float = 0.0003,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
+        max_grad_norm: float | None = None,
+        optimizer: str | Mapping[str, Any] = ...,
+        adam_eps: float = 1e-08,
+        gamma: float = 0.99,
+        normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
+        buffer_capacity: int = 100000,
+        learning_starts: int = 1000,
+        train_frequency: int = 1,
+        gradient_updates_per_step: int = 1,
+        tau: float = 0.005,
+        alpha: float | Literal["auto"] = "auto",
+        initial_alpha: float = 1.0,
+        target_entropy: float | Literal["auto"] = "auto",
+        num_critics: int = 2,
+        her: Mapping[str, Any] | None = None,
+        target_entropy_share: float = 0.5,
+    ) -> None: ...
+
 class TD3(ManagedAlgorithm):
     """Twin delayed deep deterministic policy gradient.
 
@@ -1987,6 +2118,138 @@ class FlashSAC(ManagedAlgorithm):
         noise_steps: int = 16,
         noise_exponent: float = 2.0,
         batch_norm_momentum: float = 0.01,
+    ) -> None: ...
+
+class DroQ(ManagedAlgorithm):
+    """Dropout Q-functions: REDQ with two critics that have dropout and layer norm.
+
+    Args:
+        env: an environment's id, a function that makes one, or a `TrainConfig`
+        seed (int, default 0): determines all random numbers of the run (>= 0 and < 2**31)
+        total_timesteps (int, default 100000): environment steps per seed; offline, updates (>= 1)
+        output_dir (str | Path, default "runs"): the directory in which the run's directory is made
+        device (str, default "auto"): auto: a GPU if there is one (one of auto, cpu, cuda, cuda:N)
+        num_envs (int, default 1): environments per seed (>= 1)
+        eval_episodes (int, default 5): episodes of an evaluation, per seed; 0: no evaluations (>= 0)
+        log_interval (int, default 1000): steps between rows of metrics (>= 1)
+        checkpoint_interval (int, default 10000): steps between checkpoints (>= 1)
+        tags (Sequence[str], default ()): words of your own, stored with the run
+        env_kwargs (Mapping[str, Any], default {}): arguments of the environment; `wrappers`
+        eval_interval (int | None, default None): steps between evaluations; null: a tenth of the run
+            (>= 1)
+        keep_checkpoints (int, default 2): checkpoints that stay, the newest ones (>= 1)
+        seeds (Sequence[int], default ()): trained together as one program; empty: `seed` alone (>= 0
+            and < 2**31)
+        compile (str, default "auto"): compile the update; auto: where that saves time (one of auto, on,
+            off)
+        threads (int | None, default None): threads of one process; null: chosen for the networks (>= 1)
+        env_timeout (float, default 300.0): seconds after which a step counts as hung (> 0)
+        workers (int | None, default None): environment worker processes; null: chosen for the machine
+            (>= 0)
+        video (bool, default True): record a video of the agent at the end
+        report (bool, default True): write report.html at the end
+        tensorboard (bool, default False): write TensorBoard files too: the same as the writer
+            tensorboard
+        started_from (Mapping[str, Any] | None, default None): the agent file or run whose weights a new
+            run starts from: its `path`, perhaps `groups` of weights; a run's own config has its
+            `sha256`, `step` and `seeds` too
+        eval_episode_limit (int, default 10000): steps after which an episode of an evaluation, a video
+            or a recording is cut where the environment has no limit (>= 1)
+        run_name (str | None, default None): name of its directory; null: `<algo>-<env>-seed<k>` (a name
+            of at most 200 letters, digits and -_.=+ that starts with a letter or digit)
+        writers (Mapping[str, Any] | Sequence[str], default ()): places of the metric rows besides
+            metrics.jsonl: names, or a mapping from names to options
+        info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
+            step that become metrics; is_success becomes success_rate (a name that is not one of the
+            library's)
+
+    Settings of droq. Defaults: the authors' code, which is REDQ's with two critics; a dropout of 0.01
+    on every task, as in Kostrikov's walk_in_the_park (the authors' README has 0.005 for Hopper):
+        batch_size (int, default 256): transitions of one update, per seed (>= 1)
+        hidden_sizes (Sequence[int], default (256, 256)): sizes of the hidden layers of the networks
+        learning_rate (float, default 0.0003): step size of the optimizer (> 0)
+        learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
+            default "constant"): of the rate over the run; a Python function returns the rate, given the
+            share of the run that is done
+        learning_rate_end (float, default 0.0): linear, cosine: the share of the rate at the end (in [0,
+            1])
+        learning_rate_warmup (float, default 0.0): share of the run in which it rises from 0 (in [0, 1))
+        max_grad_norm (float | None, default None): clips the norm of gradients; null: not (> 0)
+        optimizer (str | Mapping[str, Any], default {}): by its name in torch.optim, with options
+        adam_eps (float, default 1e-08): the default of the optimizer's `eps` (> 0)
+        gamma (float, default 0.99): discount of future rewards (in [0, 1])
+        normalize_observations (bool, default False): standardise them by their running mean and
+            variance
+        network (str | Mapping[str, Any], default {}): layers, and networks of one's own
+        buffer_capacity (int, default 1000000): transitions in the replay, per seed (>= 1)
+        learning_starts (int, default 5000): uniformly random actions and no updates until then (>= 0)
+        train_frequency (int, default 1): transitions between trainings (>= 1)
+        gradient_updates_per_step (int, default 20): of the critics; the actor trains at the last one
+            (>= 1)
+        tau (float, default 0.005): share of a network that its target takes over at each update (in [0,
+            1])
+        alpha (float | Literal["auto"], default "auto"): entropy temperature; auto: tuned (>= 0)
+        initial_alpha (float, default 1.0): the initial value of a tuned temperature (>= 1e-08)
+        target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
+            dimensions
+        num_critics (int, default 2): critics in the ensemble (>= 1)
+        her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
+            2017); null: never
+        subset_size (int, default 2): target critics drawn for each update (>= 1)
+    """
+
+    def __init__(
+        self,
+        env: str | TrainConfig | EnvFactory,
+        *,
+        seed: int = 0,
+        total_timesteps: int = 100000,
+        output_dir: str | Path = ...,
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 5,
+        log_interval: int = 1000,
+        checkpoint_interval: int = 10000,
+        tags: Sequence[str] = (),
+        env_kwargs: Mapping[str, Any] = ...,
+        eval_interval: int | None = None,
+        keep_checkpoints: int = 2,
+        seeds: Sequence[int] = (),
+        compile: str = "auto",
+        threads: int | None = None,
+        env_timeout: float = 300.0,
+        workers: int | None = None,
+        video: bool = True,
+        report: bool = True,
+        tensorboard: bool = False,
+        started_from: Mapping[str, Any] | None = None,
+        eval_episode_limit: int = 10000,
+        run_name: str | None = None,
+        writers: Mapping[str, Any] | Sequence[str] = (),
+        info_metrics: Sequence[str] = ("is_success",),
+        batch_size: int = 256,
+        hidden_sizes: Sequence[int] = (256, 256),
+        learning_rate: float = 0.0003,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
+        learning_rate_end: float = 0.0,
+        learning_rate_warmup: float = 0.0,
+        max_grad_norm: float | None = None,
+        optimizer: str | Mapping[str, Any] = ...,
+        adam_eps: float = 1e-08,
+        gamma: float = 0.99,
+        normalize_observations: bool = False,
+        network: str | Mapping[str, Any] = ...,
+        buffer_capacity: int = 1000000,
+        learning_starts: int = 5000,
+        train_frequency: int = 1,
+        gradient_updates_per_step: int = 20,
+        tau: float = 0.005,
+        alpha: float | Literal["auto"] = "auto",
+        initial_alpha: float = 1.0,
+        target_entropy: float | Literal["auto"] = "auto",
+        num_critics: int = 2,
+        her: Mapping[str, Any] | None = None,
+        subset_size: int = 2,
     ) -> None: ...
 
 class DrQ(ManagedAlgorithm):

@@ -70,6 +70,7 @@ OURS = {
              "automatic_entropy_tuning",
     "entropy_weight": "ent_coef entropy_coef entropy_coefficient ent_weight",
     "target_entropy": "",
+    "target_entropy_share": "target_entropy_scale target_entropy_ratio target_entropy_coef",
     "initial_alpha": "init_temperature init_alpha",
     "tau": "polyak target_tau soft_target_tau soft_update_tau target_update_tau critic_target_tau",
     "target_update_interval": "target_network_frequency target_update_freq target_update_frequency tau polyak",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from rl_training.config.fields import above, at_least, check, left_open_interval, one_of, right_open_interval, setting
 from rl_training.config.objects import python_object
 from rl_training.core.checks import require
 
-KINDS = ("mlp",)
+KINDS = ("mlp", "simba")
+SIMBA_SIZES = {"actor": (128,), "critic": (512, 512)}  # the width of each residual block, as in the paper
+SIMBA_EXPANSION = 4  # the inner layer of a block is so many times as wide
 # Names of torch.nn modules without parameters.
 ACTIVATIONS = (
     "ReLU", "Tanh", "ELU", "GELU", "SiLU", "LeakyReLU", "Mish", "SELU", "CELU", "ReLU6", "Softplus", "Softsign",
@@ -46,6 +48,18 @@ class HiddenLayers(tuple[int, ...]):
         """The layers themselves, or plain sizes as layers with the defaults of `LayerSettings`."""
         return sizes if isinstance(sizes, HiddenLayers) else cls(sizes, PLAIN)
 
+    @property
+    def dense_sizes(self) -> tuple[int, ...]:
+        """The outputs of every hidden dense layer; `simba` has an embedding and two in each block."""
+        if not self.is_simba:
+            return tuple(self)
+        return (self[0], *(size for width in self for size in (SIMBA_EXPANSION * width, width)))
+
+    @property
+    def is_simba(self) -> bool:
+        """Whether the layers are SimBa's residual blocks."""
+        return self.module is None and self.options.kind == "simba"
+
     def resized(self, sizes: Sequence[int]) -> HiddenLayers:
         """Layers of the same kind with other sizes."""
         return HiddenLayers(sizes, self.options, self.module, self.name)
@@ -55,8 +69,9 @@ class HiddenLayers(tuple[int, ...]):
 class LayerSettings:
     """What the hidden layers of a network are made of."""
 
-    kind: str = setting("mlp", one_of(*KINDS))  # dense layers
-    hidden_sizes: tuple[int, ...] | None = setting(None)  # null: the algorithm's `hidden_sizes`
+    kind: str = setting("mlp", one_of(*KINDS))  # dense layers, or simba: residual blocks (Lee et al. 2025)
+    # null: the algorithm's `hidden_sizes`; of simba, the width of each block: actor [128], critics [512, 512]
+    hidden_sizes: tuple[int, ...] | None = setting(None)
     activation: str = setting("ReLU", one_of(*ACTIVATIONS))  # by the name of its class in torch.nn
     layer_norm: bool = setting(False)  # before each activation
     dropout: float = setting(0.0, right_open_interval(0, 1))  # probability, of each hidden layer, in training
@@ -104,24 +119,42 @@ class NetworkSettings(LayerSettings):
     actor: LayerChanges | ModuleFunction | None = None
     critic: LayerChanges | ModuleFunction | None = None  # the same for critics, values and Q networks
 
-    def require_kind(self, kind: str, algo: str) -> None:
-        """Reject networks of another kind, for an algorithm that has its own."""
-        for path, one in {"network": self, "network.actor": self.actor, "network.critic": self.critic}.items():
-            found = getattr(one, "kind", None)
-            require(found in (None, kind), f"{path}.kind", f"{kind} for {algo}, got {found}")
-
     def layers(self, role: str, sizes: Sequence[int]) -> HiddenLayers:
         """The hidden layers of a role, `actor` or `critic`; `sizes` are those of the algorithm's own settings."""
         changes = getattr(self, role)
         name = f"network.{role}"
         if changes is not None and not isinstance(changes, LayerChanges):
             return HiddenLayers((), PLAIN, python_object(changes, name), name)
-        values = {field.name: getattr(self, field.name) for field in fields(LayerSettings)}
+        values = {one.name: getattr(self, one.name) for one in fields(LayerSettings)}
         if changes is not None:
-            given = {field.name: getattr(changes, field.name) for field in fields(changes)}
+            given = {one.name: getattr(changes, one.name) for one in fields(changes)}
             values |= {key: value for key, value in given.items() if value is not None}
         options = LayerSettings(**values)
+        if options.kind == "simba":
+            sizes = SIMBA_SIZES[role]
         return HiddenLayers(sizes if options.hidden_sizes is None else options.hidden_sizes, options, None, name)
+
+
+    def check_kinds(self, allowed: Sequence[str]) -> None:
+        """Reject layers of a kind that the algorithm cannot take, and options that do not go together."""
+        for role in ("actor", "critic"):
+            changes = getattr(self, role)
+            if changes is not None and not isinstance(changes, LayerChanges):
+                continue
+            options = self.layers(role, ()).options
+            names = {
+                one.name: f"network.{role}.{one.name}" if getattr(changes, one.name, None) is not None
+                else f"network.{one.name}"
+                for one in fields(LayerSettings)
+            }  # fmt: skip
+            kind, sizes = options.kind, options.hidden_sizes
+            require(kind in allowed, names["kind"], f"{' or '.join(allowed)} for this algorithm, got {kind!r}")
+            if kind == "simba":
+                for name in ("layer_norm", "dropout", "spectral_norm"):
+                    what = "left out where kind is simba, whose blocks have a layer norm"
+                    require(not getattr(options, name), names[name], what)
+                equal = sizes is None or len(set(sizes)) == 1
+                require(equal, names["hidden_sizes"], f"one width for every block of simba, got {list(sizes or ())}")
 
 
 @dataclass(frozen=True)
@@ -136,6 +169,22 @@ class NormalizedNetworkSettings(NetworkSettings):
     """The networks of an algorithm whose hidden layers are normalised unless it is switched off."""
 
     layer_norm: bool = setting(True)  # before each activation
+
+
+@dataclass(frozen=True)
+class DropoutChanges(LayerChanges):
+    """Changes for critics whose hidden layers have dropout and layer normalisation unless they are switched off."""
+
+    layer_norm: bool | None = setting(True)
+    dropout: float | None = setting(0.01, right_open_interval(0, 1))
+
+
+@dataclass(frozen=True)
+class DropoutNetworkSettings(NetworkSettings):
+    """The networks of an algorithm whose critics have dropout and layer normalisation."""
+
+    # Changes for the critics, with `layer_norm` true and `dropout` 0.01 unless given; or their whole network
+    critic: DropoutChanges | ModuleFunction | None = field(default_factory=DropoutChanges)
 
 
 OPTIMIZERS = ("Adam", "AdamW", "RMSprop", "RAdam", "SGD")
@@ -176,5 +225,5 @@ class OptimizerSettings:
     @property
     def options(self) -> dict[str, Any]:
         """The options that are given."""
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "name"}
         return {name: value for name, value in values.items() if value is not None}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from rl_training.config.fields import (
     Condition,
@@ -33,6 +33,8 @@ MAX_OUTPUTS = 2000  # atoms or quantiles of an action: each is compared with eac
 @dataclass(frozen=True)
 class TrainSettings:
     """Settings of every algorithm; the dataclass of an algorithm sets its defaults and cites their source."""
+
+    NETWORK_KINDS: ClassVar[tuple[str, ...]] = ("mlp",)  # of `network.kind`
 
     batch_size: int = setting(256, at_least(1))  # transitions of one update, per seed
     hidden_sizes: tuple[int, ...] = setting((256, 256))  # sizes of the hidden layers of the networks
@@ -137,6 +139,7 @@ class TrainSettings:
     def __post_init__(self) -> None:
         check(self)
         check_sizes("hidden_sizes", self.hidden_sizes)
+        self.network.check_kinds(self.NETWORK_KINDS)
         if self.learning_rate_schedule not in SCHEDULES:
             for name in ("learning_rate_end", "learning_rate_warmup"):
                 require(not getattr(self, name), name, "0 where learning_rate_schedule is a function")

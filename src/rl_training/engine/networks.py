@@ -118,31 +118,32 @@ class BoundNetwork(Generic[Output]):
         return self
 
     def training(self) -> BoundNetwork[Output]:
-        """The same network in training mode, also where it is not trained; its running statistics stay."""
+        """The same network in training mode, also in a loss that does not train it; its running statistics stay then."""
         return self
 
 
 class ModalNetwork(BoundNetwork[Output]):
     """A bound network with buffers or dropout; its `params` include the buffers."""
 
-    def __init__(self, network: Network, params: Params, group: str, loss_pass: LossPass) -> None:
+    def __init__(
+        self, network: Network, params: Params, group: str, loss_pass: LossPass, trains: bool | None = None
+    ) -> None:
         super().__init__(network, params)
         self.group, self.loss_pass = group, loss_pass
+        self.trains = group in loss_pass.trained if trains is None else trains
 
     def with_params(self, params: Params) -> BoundNetwork[Output]:
-        return ModalNetwork(self.network, params, self.group, self.loss_pass)
+        return ModalNetwork(self.network, params, self.group, self.loss_pass, self.trains)
 
     def inference(self) -> BoundNetwork[Output]:
-        return ModalNetwork(self.network, self.params, self.group, LossPass())
+        return ModalNetwork(self.network, self.params, self.group, self.loss_pass, False)
 
     def training(self) -> BoundNetwork[Output]:
-        current = self.loss_pass
-        own = LossPass((self.group,), current.uniforms, current.recorded)
-        return ModalNetwork(self.network, self.params, self.group, own)
+        return ModalNetwork(self.network, self.params, self.group, self.loss_pass, True)
 
     def __call__(self, *inputs: Any) -> Output:
         network, current = self.network, self.loss_pass
-        if self.group not in current.trained:
+        if not self.trains:
             return functional_call(network.inference, self.params, inputs)  # type: ignore[no-any-return]
         values = dict(self.params)
         for name in network.buffers:  # copies: the pass changes them in place, and a loss is a pure function
@@ -153,7 +154,7 @@ class ModalNetwork(BoundNetwork[Output]):
         if current.recorded is not None:
             layers: Any = dict(network.module.named_modules())
             current.recorded += [layers[name.removesuffix(UNIFORMS)[:-1]].recorded for name in network.dropouts]
-        if network.buffers:
+        if network.buffers and self.group in current.trained:
             current.buffers[self.group] = {name: values[name].detach() for name in network.buffers}
         return output
 

@@ -5,6 +5,7 @@ from rl_training.models.cnn.drq import CNNDrQModel
 from rl_training.models.cnn.drqv2 import CNNDrQv2Model
 from rl_training.models.mlp_c51_q_network import MLPC51QNetwork
 from rl_training.models.mlp_crossq import MLPCrossQModel
+from rl_training.models.mlp_discrete_sac import MLPDiscreteSACModel
 from rl_training.models.mlp_flashsac import MLPFlashSACModel
 from rl_training.models.mlp_iql import MLPIQLModel
 from rl_training.models.mlp_iqn_q_network import MLPIQNQNetwork
@@ -21,6 +22,7 @@ __all__ = [
     "CNNDrQv2Model",
     "MLPC51QNetwork",
     "MLPCrossQModel",
+    "MLPDiscreteSACModel",
     "MLPFlashSACModel",
     "MLPIQLModel",
     "MLPIQNQNetwork",

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rl_training.config.network import HiddenLayers, LayerSettings
+from rl_training.core.checks import UserError
 
 NORM_EPS = 1e-12
 
@@ -42,6 +43,12 @@ class StackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return stacked_product(x, self.weight, self.bias)
+
+
+def check_vectors(value: Tensor) -> None:
+    """Reject images and other arrays with more axes than a batch of vectors."""
+    if value.ndim > 2:
+        raise UserError(f"an MLP takes vectors (batch, features), got images or other arrays of {tuple(value.shape)}")
 
 
 def stacked_product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rl_training.config.network import HiddenLayers
-from rl_training.core.checks import UserError, require
-from rl_training.models.layers import StackedLinear, hidden_linear, hidden_stages, own_layers
+from rl_training.core.checks import require
+from rl_training.models.layers import StackedLinear, check_vectors, hidden_linear, hidden_stages, own_layers
 from rl_training.models.own import OwnNetworks
+from rl_training.models.simba import Simba
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 MAX_ACTION = 1 - 1e-5  # recorded actions at a bound would have no finite density under a squashed policy
@@ -50,7 +51,7 @@ class StackedMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, n_in) -> (members, batch, n_out)."""
-        _check_vectors(x)
+        check_vectors(x)
         hidden = x.unsqueeze(0)
         for number in range(len(self.layers) - 1):
             hidden = self.hidden(number, hidden)
@@ -72,11 +73,11 @@ NetworkFunction = Callable[[int, int, Sequence[int], int], nn.Module]  # the arg
 def network(
     members: int, n_in: int, hidden_sizes: Sequence[int], n_out: int, perceptron: NetworkFunction = StackedMLP
 ) -> nn.Module:
-    """`members` networks (batch, n_in) -> (members, batch, n_out): perceptrons, or the user's own."""
+    """`members` networks (batch, n_in) -> (members, batch, n_out), of the kind of their hidden layers or the user's."""
     layers = HiddenLayers.of(hidden_sizes)
-    if layers.module is None:
-        return perceptron(members, n_in, layers, n_out)
-    return OwnNetworks(members, n_in, n_out, layers.module, layers.name)
+    if layers.module is not None:
+        return OwnNetworks(members, n_in, n_out, layers.module, layers.name)
+    return (Simba if layers.is_simba else perceptron)(members, n_in, layers, n_out)
 
 
 class GaussianActor(nn.Module):
@@ -230,10 +231,5 @@ def orthogonal_(model: nn.Module, gain: float) -> None:
 def as_batch(value: Tensor) -> Tensor:
     """A float32 batch; a single unbatched vector becomes a batch of one."""
     value = torch.as_tensor(value, dtype=torch.float32)
-    _check_vectors(value)
+    check_vectors(value)
     return value.unsqueeze(0) if value.ndim == 1 else value
-
-
-def _check_vectors(value: Tensor) -> None:
-    if value.ndim > 2:
-        raise UserError(f"an MLP takes vectors (batch, features), got images or other arrays of {tuple(value.shape)}")

@@ -166,7 +166,7 @@ def _update_flops(settings: TrainSettings, spec: EnvSpec, model_weights: int, nu
     """
     if settings.network.features is not None or settings.critic_layers.module is not None:
         return 6.0 * model_weights * settings.update_rows(num_envs)
-    sizes = [spec.observation.size + spec.action.size, *settings.critic_layers]
+    sizes = [spec.observation.size + spec.action.size, *settings.critic_layers.dense_sizes]
     weights: int = sum(a * b for a, b in pairwise(sizes))
     return 6.0 * weights * settings.update_rows(num_envs)
 

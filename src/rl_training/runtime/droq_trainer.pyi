@@ -1,0 +1,5 @@
+# Written by scripts/stubs.py from the registry of algorithms: `make stubs`.
+
+from rl_training.run.run import train
+
+train_droq = train
