@@ -117,7 +117,8 @@ def test_nothing_is_promised_of_libraries_that_are_not_known(monkeypatch) -> Non
         ({}, {"torch": "9"}, "torch 2 -> 9"),
     ],
 )
-def test_what_makes_a_resume_inexact(now, versions, expected) -> None:
+def test_what_makes_a_resume_inexact(now, versions, expected, monkeypatch) -> None:
+    monkeypatch.setattr(rounding, "is_amd", lambda: versions.get("processor") == "AMD")
     before = ExecutionPlan("cpu", False, 1, numerics=FOUND)
     here = ExecutionPlan("cpu", False, 1, numerics={**FOUND, **now})
     recorded = {"torch": "2", "platform": "kernel", "processor": "this"}
