@@ -118,7 +118,7 @@ class BoundNetwork(Generic[Output]):
         return self
 
     def training(self) -> BoundNetwork[Output]:
-        """The same network in training mode, also in a loss that does not train it; its running statistics stay then."""
+        """The same network in training mode; in a loss that does not train it, its running statistics stay."""
         return self
 
 
