@@ -74,8 +74,14 @@ def fresh_and_kept(source: EnvSource, episodes: int, **options: Any) -> tuple[An
 
 
 # --- the same results -------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("carries", ["actions", "episodes", "generator", "ends", "nothing"])
-@pytest.mark.parametrize("episodes", [2, 34])  # the second batch of 34 uses two environments of 32
+@pytest.mark.parametrize(
+    ("carries", "episodes"),  # the second batch of 34 uses two environments of 32
+    [
+        *((carries, 2) for carries in ("actions", "episodes", "generator", "ends", "nothing")),
+        ("actions", 34),
+        *(pytest.param(carries, 34, marks=SWEEP) for carries in ("ends", "nothing")),
+    ],
+)
 def test_evaluations_do_not_depend_on_earlier_ones(carries: str, episodes: int) -> None:
     fresh, kept = fresh_and_kept(EnvSource(CARRYING, {"carries": carries, "length": 9}), episodes)
     assert fresh == kept and len(fresh[0][0]) == episodes
