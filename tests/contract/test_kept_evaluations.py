@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -72,8 +74,14 @@ def fresh_and_kept(source: EnvSource, episodes: int, **options: Any) -> tuple[An
 
 
 # --- the same results -------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("carries", ["actions", "episodes", "generator", "ends", "nothing"])
-@pytest.mark.parametrize("episodes", [2, 34])  # the second batch of 34 uses two environments of 32
+@pytest.mark.parametrize(
+    ("carries", "episodes"),  # the second batch of 34 uses two environments of 32
+    [
+        *((carries, 2) for carries in ("actions", "episodes", "generator", "ends", "nothing")),
+        ("actions", 34),
+        *(pytest.param(carries, 34, marks=SWEEP) for carries in ("ends", "nothing")),
+    ],
+)
 def test_evaluations_do_not_depend_on_earlier_ones(carries: str, episodes: int) -> None:
     fresh, kept = fresh_and_kept(EnvSource(CARRYING, {"carries": carries, "length": 9}), episodes)
     assert fresh == kept and len(fresh[0][0]) == episodes
@@ -154,22 +162,16 @@ def run_counted(tmp_path: Path, carries: str, callbacks: Any = (), **changes: An
     train(config, env_factory=lambda **_: Carrying(carries, length=13), callbacks=callbacks, show_progress=False)
 
 
-def test_a_run_makes_the_environments_of_its_evaluations_once(tmp_path: Path) -> None:
-    made = []
-    for interval in (10, 40):
-        run_counted(tmp_path, "nothing", eval_interval=interval)
-        made.append(Carrying.made)
-        assert Carrying.closed == Carrying.made
-    assert made[0] == made[1], "four evaluations need no more environments than one"
-
-
-def test_environments_that_carry_state_are_made_for_every_episode_and_closed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("carries", "more"), [("nothing", 0), ("actions", 3)])
+def test_one_more_evaluation_makes_no_more_environments_unless_they_carry_state(
+    carries: str, more: int, tmp_path: Path
+) -> None:
     made = []
     for interval in (20, 40):
-        run_counted(tmp_path, "actions", eval_interval=interval)
+        run_counted(tmp_path, carries, eval_interval=interval)
         made.append(Carrying.made)
         assert Carrying.closed == Carrying.made
-    assert made[0] == made[1] + 3, "one more evaluation of three episodes"
+    assert made[0] == made[1] + more  # of three episodes
 
 
 class Raises(Callback):
@@ -240,6 +242,24 @@ def test_an_evaluation_that_was_cut_leaves_no_process_and_can_be_repeated(
     assert numbers(evaluator.run(7)) == first and len(processes) == 2
     evaluator.close()
     evaluator.close()
+
+
+class Interrupt(Callback):
+    """Ctrl-C after the first evaluation."""
+
+    def on_evaluation(self, session: Any, metrics: Any) -> None:
+        plan = session.evaluator.plan
+        assert (plan.workers, plan.timeout, plan.episodes) == (2, 40.0, 32)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_a_run_that_is_stopped_ends_the_processes_of_its_evaluations(processes: list[Any], tmp_path: Path) -> None:
+    values = {"total_timesteps": 30, "eval_interval": 10, "eval_episodes": 32, "seeds": (3, 4)}
+    config = make_quick_config("dqn", tmp_path, **values, workers=2, env_timeout=40.0)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, callbacks=[Interrupt()], show_progress=False)
+    assert len(processes) == 2
 
 
 def test_no_action_of_an_evaluation_is_remembered() -> None:

@@ -67,7 +67,7 @@ class Trace:
         return [self.events[a:b] for a, b in zip(starts, [*starts[1:], len(self.events)], strict=True)]
 
 
-SWEPT = ("two seeds, three environments", "on the device", "images")
+SWEPT = ("two seeds, three environments", "on the device", "continued online", "images")
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_updates_learn_from_earlier_steps_and_the_environments_step_after_them(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     algo, settings, fields = RUNS[name]
-    config = make_quick_config(algo, tmp_path, settings, **{"eval_episodes": 0, "total_timesteps": 90, **fields})
+    config = make_quick_config(algo, tmp_path, settings, **{"eval_episodes": 0, "total_timesteps": 48, **fields})
     trace = Trace(monkeypatch)
     result = train(config, show_progress=False)
     steps = trace.steps()
     assert all(step in ([ACT, STEP, STORE], [ACT, LEARN, STEP, STORE]) for step in steps)
-    assert sum(LEARN in step for step in steps) >= 20 / config.num_envs
+    assert sum(LEARN in step for step in steps) >= 5
     # While the k-th action waits, k - 1 vector steps are stored, and batches reach the newest of them.
     for acts, added, newest in trace.drawn:
         assert added == (acts - 1) * config.num_envs and newest < added
