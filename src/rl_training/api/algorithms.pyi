@@ -52,6 +52,8 @@ class DQN(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of dqn. Defaults: RL Baselines3 Zoo's dqn.yml, LunarLander and Acrobot rows, which also
     solve CartPole:
@@ -127,6 +129,7 @@ class DQN(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -199,6 +202,8 @@ class C51DQN(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of c51_dqn. Defaults: the paper's 51 atoms from -10 to 10 (for clipped rewards); the rest
     as in DQN:
@@ -277,6 +282,7 @@ class C51DQN(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -352,6 +358,8 @@ class QRDQN(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of qr_dqn. Defaults: the paper's 200 quantiles and kappa 1; the rest as in DQN:
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
@@ -428,6 +436,7 @@ class QRDQN(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -502,6 +511,8 @@ class IQN(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of iqn. Defaults: the paper's as in Dopamine, 64 levels on both sides of the loss, 32 for
     acting; the rest as in QR-DQN:
@@ -583,6 +594,7 @@ class IQN(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -660,6 +672,8 @@ class RainbowDQN(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of rainbow_dqn. Defaults: the paper's (table 1); the rest as in DQN:
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
@@ -737,6 +751,7 @@ class RainbowDQN(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -812,6 +827,8 @@ class PPO(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of ppo. Defaults: Stable-Baselines3's PPO, which CleanRL's for continuous actions shares:
         batch_size (int, default 64): transitions of a minibatch: of one update, per seed (>= 1)
@@ -887,6 +904,7 @@ class PPO(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 64,
         hidden_sizes: Sequence[int] = (64, 64),
         learning_rate: float = 0.0003,
@@ -961,6 +979,8 @@ class A2C(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of a2c. Defaults: Stable-Baselines3's A2C. One update on every rollout, with all its
     transitions:
@@ -1026,6 +1046,7 @@ class A2C(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         hidden_sizes: Sequence[int] = (64, 64),
         learning_rate: float = 0.0007,
         learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
@@ -1093,6 +1114,8 @@ class PQN(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of pqn. Defaults: CleanRL's pqn.py, with the optimizer of its Atari version for every task:
         batch_size (int, default 128): transitions of a minibatch: of one update, per seed (>= 1)
@@ -1150,6 +1173,7 @@ class PQN(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (120, 84),
         learning_rate: float = 0.00025,
@@ -1212,6 +1236,8 @@ class SAC(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of sac. Defaults: Stable-Baselines3 sac.py (the paper's table, with the tuned temperature):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
@@ -1274,6 +1300,7 @@ class SAC(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1340,6 +1367,8 @@ class DiscreteSAC(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of discrete_sac. Defaults: those of SAC, with the replay of DQN. The paper's share of 0.98
     keeps the policy nearly uniform; a lower one learns better:
@@ -1404,6 +1433,7 @@ class DiscreteSAC(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1471,6 +1501,8 @@ class TD3(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of td3. Defaults: the authors' code (sfujim/TD3 TD3.py, main.py). Noise is in units of half
     the action range:
@@ -1535,6 +1567,7 @@ class TD3(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1601,6 +1634,8 @@ class TQC(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of tqc. Defaults: the authors' code (tqc_pytorch main.py, structures.py). It trains from
     the first full batch on, and acts with the untrained policy until then, where we act at random:
@@ -1670,6 +1705,7 @@ class TQC(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1740,6 +1776,8 @@ class REDQ(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of redq. Defaults: the authors' code (train_redq_sac.py, redq_sac.py):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
@@ -1804,6 +1842,7 @@ class REDQ(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1871,6 +1910,8 @@ class DroQ(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of droq. Defaults: the authors' code, which is REDQ's with two critics; a dropout of 0.01
     on every task, as in Kostrikov's walk_in_the_park (the authors' README has 0.005 for Hopper):
@@ -1936,6 +1977,7 @@ class DroQ(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -2003,6 +2045,8 @@ class DrQ(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of drq. Defaults: the authors' code (denisyarats/drq config.yaml, drq.py), except for the
     temperature: they tune it from this value (`alpha: auto`). Their loss is the sum over the M images,
@@ -2080,6 +2124,7 @@ class DrQ(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (1024, 1024),
         learning_rate: float = 0.001,
@@ -2155,6 +2200,8 @@ class DrQv2(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of drqv2. Defaults: the authors' code (facebookresearch/drqv2 cfgs/config.yaml,
     cfgs/task/easy.yaml):
@@ -2223,6 +2270,7 @@ class DrQv2(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (1024, 1024),
         learning_rate: float = 0.0001,
@@ -2296,6 +2344,8 @@ class BC(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of bc. Defaults: CORL's: two layers of 256, batches of 256, rate 3e-4; locomotion on
     normalised states:
@@ -2371,6 +2421,7 @@ class BC(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -2445,6 +2496,8 @@ class IQL(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of iql. Defaults: the authors' code for locomotion (implicit_q_learning: mujoco_config.py,
     learner.py):
@@ -2528,6 +2581,7 @@ class IQL(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -2607,6 +2661,8 @@ class CQL(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of cql. Defaults: the authors' code for locomotion as CORL runs it (cql_alpha 10, no
     Lagrange, 3 layers, slow actor), on SAC's networks: CORL initialises critics orthogonally, and its
@@ -2705,6 +2761,7 @@ class CQL(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256, 256),
         learning_rate: float = 0.0003,
@@ -2793,6 +2850,8 @@ class TD3BC(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of td3_bc. Defaults: the authors' code (sfujim/TD3_BC TD3_BC.py, main.py):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
@@ -2878,6 +2937,7 @@ class TD3BC(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,

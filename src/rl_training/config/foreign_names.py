@@ -43,6 +43,7 @@ OURS = {
     "learning_rate": "lr q_lr critic_lr vf_lr critic_learning_rate qf_lr policy_lr actor_lr pi_lr policy_learning_rate "
                      "actor_learning_rate temp_learning_rate alpha_lr ent_coef_lr",
     "learning_rate_schedule": "lr_schedule anneal_lr lr_decay learning_rate_decay",
+    "schedule_steps": "lr_decay_steps decay_steps schedule_timesteps total_schedule_steps",
     "learning_rate_kl": "desired_kl kl_threshold adaptive_lr",
     "max_grad_norm": "max_gradient_norm grad_clip clip_grad grad_norm_clip clip_grad_norm",
     "adam_eps": "adam_epsilon optimizer_eps opt_eps",

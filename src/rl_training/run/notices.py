@@ -65,6 +65,6 @@ def ended_schedules(session: Session) -> list[str]:
     if not stopped:
         return []
     return [
-        f"the learning rate of {', '.join(stopped)} fell to 0 by step {clock.horizon}, where this run was to end at "
-        "first, and stays there; a new run with more total_timesteps reaches 0 later"
+        f"the learning rate of {', '.join(stopped)} fell to 0 by step {clock.horizon}, the end of this run's "
+        "schedules, and stays there; a new run with more total_timesteps or schedule_steps reaches 0 later"
     ]
