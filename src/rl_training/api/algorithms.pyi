@@ -1267,6 +1267,8 @@ class SAC(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
     """
@@ -1322,6 +1324,7 @@ class SAC(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
     ) -> None: ...
 
@@ -1399,6 +1402,8 @@ class DiscreteSAC(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
         target_entropy_share (float, default 0.5): of log(actions): `target_entropy: auto` (in [0, 1])
@@ -1455,6 +1460,7 @@ class DiscreteSAC(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
         target_entropy_share: float = 0.5,
     ) -> None: ...
@@ -1666,6 +1672,8 @@ class TQC(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 5): critics whose quantiles are pooled (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
         critic_hidden_sizes (Sequence[int] | None, default (512, 512, 512)): of the critics; null:
@@ -1727,6 +1735,7 @@ class TQC(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 5,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
         critic_hidden_sizes: Sequence[int] | None = (512, 512, 512),
         num_quantiles: int = 25,
@@ -1808,6 +1817,8 @@ class REDQ(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 10): critics in the ensemble (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
         subset_size (int, default 2): target critics drawn for each update (>= 1)
@@ -1864,6 +1875,7 @@ class REDQ(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 10,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
         subset_size: int = 2,
     ) -> None: ...
@@ -1943,6 +1955,8 @@ class DroQ(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics in the ensemble (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
         subset_size (int, default 2): target critics drawn for each update (>= 1)
@@ -1999,6 +2013,7 @@ class DroQ(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
         subset_size: int = 2,
     ) -> None: ...
@@ -2079,14 +2094,14 @@ class DrQ(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
         actor_hidden_sizes (Sequence[int] | None, default None): null: `hidden_sizes`
         critic_hidden_sizes (Sequence[int] | None, default None): null: `hidden_sizes`
         features_dim (int, default 50): size of the projected features, before a LayerNorm (>= 1)
         augmentation_pad (int, default 4): pixels: the largest shift of an image (>= 0)
-        precision (str, default "float32"): Of the convolutions; everything else is float32. On a GPU
-            float32 means TF32, as in PyTorch. (one of float32, bfloat16)
         policy_delay (int, default 2): updates of the critics for each of the actor and the targets (>=
             1)
         target_augmentations (int, default 2): copies in the target (the paper's K) (>= 1 and <= 64)
@@ -2146,12 +2161,12 @@ class DrQ(ManagedAlgorithm):
         initial_alpha: float = 0.1,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
         actor_hidden_sizes: Sequence[int] | None = None,
         critic_hidden_sizes: Sequence[int] | None = None,
         features_dim: int = 50,
         augmentation_pad: int = 4,
-        precision: str = "float32",
         policy_delay: int = 2,
         target_augmentations: int = 2,
         loss_augmentations: int = 2,
@@ -2230,8 +2245,8 @@ class DrQv2(ManagedAlgorithm):
         critic_hidden_sizes (Sequence[int] | None, default None): null: `hidden_sizes`
         features_dim (int, default 50): size of the projected features, before a LayerNorm (>= 1)
         augmentation_pad (int, default 4): pixels: the largest shift of an image (>= 0)
-        precision (str, default "float32"): Of the convolutions; everything else is float32. On a GPU
-            float32 means TF32, as in PyTorch. (one of float32, bfloat16)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         tau (float, default 0.01): share of a network that its target takes over at each update (in [0,
             1])
         n_step (int, default 3): rewards in a return before it is bootstrapped (>= 1)
@@ -2695,6 +2710,8 @@ class CQL(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
         offline_steps (int | None, default None): updates before the run continues online; null: never
@@ -2783,6 +2800,7 @@ class CQL(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
         offline_steps: int | None = None,
         online_data_share: float = 0.5,

@@ -49,6 +49,7 @@ OURS = {
     "adam_eps": "adam_epsilon optimizer_eps opt_eps",
     "gamma": "discount discount_factor",
     "normalize_observations": "normalize normalize_obs normalize_states normalize_state obs_norm observation_scaler",
+    "precision": "mixed_precision use_amp amp dtype",
     "rollout_steps": "n_steps num_steps rollout_length horizon horizon_length step_per_collect steps_per_epoch "
                      "num_steps_per_env",
     "epochs": "n_epochs update_epochs repeat_per_collect num_learning_epochs noptepochs num_epochs ppo_epochs "
