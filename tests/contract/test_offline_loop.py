@@ -348,7 +348,7 @@ def test_who_extends_a_run_past_its_schedules_is_told(tmp_path: Path, capsys) ->
         assert "fell to 0" not in capsys.readouterr().err
         resume_training(run_dir, total_timesteps=60)
         said = " ".join(capsys.readouterr().err.split())
-        assert ("the learning rate of actor fell to 0 by step 47, where this run was to end at first" in said) is told
+        assert ("the learning rate of actor fell to 0 by step 47, the end of this run's schedules" in said) is told
 
 
 def small_file(path: Path, seed: int = 0, **changes: Any) -> Path:

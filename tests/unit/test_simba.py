@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from rl_training.config.network import HiddenLayers, LayerSettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.models.parts import network
 from rl_training.models.simba import Simba, SimbaBlock
+from rl_training.run.resume import resume_training
+from rl_training.run.run import train as train_run
 from rl_training.run.validate import parse_settings
 
 SMALL = {"kind": "simba", "actor": {"hidden_sizes": [4]}, "critic": {"hidden_sizes": [8, 8]}}
@@ -125,3 +128,13 @@ def test_images_are_rejected_as_by_an_mlp() -> None:
     made = Simba(1, 3, layers(4), 1)
     with pytest.raises(ValueError, match="takes vectors"):
         made(Tensor(1, 3, 4, 4))
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_run_without_the_running_statistics_gets_a_notice(
+    normalize: bool, quick_config: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"network": SMALL, "normalize_observations": normalize}
+    run = train_run(quick_config("td3", tmp_path, settings, total_timesteps=24, eval_episodes=0), show_progress=False)
+    assert ("network simba without normalize_observations: true" in capfd.readouterr().err) != normalize
+    assert resume_training(run.run_dir, total_timesteps=26, show_progress=False).metrics["global_step"] == 26

@@ -32,7 +32,7 @@ from rl_training.engine.targets import HardCopy, Polyak, TargetUpdate
 from rl_training.engine.training import Training
 from rl_training.engine.trials import dropout_specs, metric_names
 from rl_training.models.features import Observed
-from rl_training.models.layers import initialize_
+from rl_training.models.layers import initialize_, set_precision_
 from rl_training.tensors.observations import numbers, pack, split, with_numbers, zeros
 
 OBSERVATION_LIMIT = 10.0  # normalised observations beyond it are clipped, as in VecNormalize
@@ -59,6 +59,9 @@ class Learner(Algorithm):
         self.settings = settings or self.settings_type(**overrides)
         self.seeds, self.device = tuple(seeds), torch.device(device)
         models = [model] if isinstance(model, nn.Module) else list(model)
+        if self.settings.precision != "float32":
+            for one in models:
+                set_precision_(one, self.settings.precision)
         self.model = models[0]
         self.observation = observation if observation is not None else _observation_of(self.model)
         self.normalizer = self._make_normalizer()

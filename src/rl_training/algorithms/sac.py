@@ -25,8 +25,8 @@ from rl_training.algorithms.base import (
 from rl_training.algorithms.definition import ANY_OBSERVATION
 from rl_training.algorithms.loss_functions import sac_loss as sac_loss
 from rl_training.algorithms.losses import ensemble_squared_error, soft_policy_term, td_target
-from rl_training.config.fields import at_least, closed_interval, setting
-from rl_training.config.settings import HindsightSettings
+from rl_training.config.fields import at_least, closed_interval, one_of, setting
+from rl_training.config.settings import PRECISIONS, HindsightSettings
 from rl_training.core.specs import EnvSpec, Kind
 from rl_training.models.features import network_input
 from rl_training.models.mlp_sac import MLPSACModel
@@ -38,13 +38,13 @@ Critics = BoundNetwork[Tensor]  # (obs, action) -> (members, batch, ...)
 @dataclass(frozen=True)
 class SACSettings(ReplaySettings):
     NETWORK_KINDS: ClassVar[tuple[str, ...]] = ("mlp", "simba")
-
     # Defaults: Stable-Baselines3 sac.py (the paper's table, with the tuned temperature).
     tau: float = setting(0.005, closed_interval(0, 1))  # share of a network that its target takes over at each update
     alpha: float | Literal["auto"] = setting("auto", at_least(0))  # entropy temperature; auto: tuned
     initial_alpha: float = setting(1.0, at_least(1e-8))  # the initial value of a tuned temperature
     target_entropy: float | Literal["auto"] = setting("auto")  # of a tuned one; auto: minus the action dimensions
     num_critics: int = setting(2, at_least(1))  # critics; the smallest value counts
+    precision: str = setting("float32", one_of(*PRECISIONS))  # of matrix products and convolutions
     her: HindsightSettings | None = None  # relabel goals in hindsight (Andrychowicz et al. 2017); null: never
 
 
@@ -109,8 +109,7 @@ class SAC(Learner):
 
     def policy_loss(self, nets: SACNetworks, batch: Batch, noise: Noise) -> LossResult:
         action, logprob = nets.policy(batch["obs"], noise["action"])
-        value = self.policy_value(nets.critic(batch["obs"], action))
-        return self.policy_result(nets, logprob, value)
+        return self.policy_result(nets, logprob, self.policy_value(nets.critic(batch["obs"], action)))
 
     def policy_result(self, nets: SACNetworks, logprob: Tensor, value: Tensor) -> LossResult:
         """The actor's loss, and the temperature's on the same actions."""

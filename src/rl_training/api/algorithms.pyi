@@ -52,6 +52,8 @@ class DQN(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of dqn. Defaults: RL Baselines3 Zoo's dqn.yml, LunarLander and Acrobot rows, which also
     solve CartPole:
@@ -127,6 +129,7 @@ class DQN(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -199,6 +202,8 @@ class C51DQN(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of c51_dqn. Defaults: the paper's 51 atoms from -10 to 10 (for clipped rewards); the rest
     as in DQN:
@@ -277,6 +282,7 @@ class C51DQN(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -352,6 +358,8 @@ class QRDQN(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of qr_dqn. Defaults: the paper's 200 quantiles and kappa 1; the rest as in DQN:
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
@@ -428,6 +436,7 @@ class QRDQN(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -502,6 +511,8 @@ class IQN(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of iqn. Defaults: the paper's as in Dopamine, 64 levels on both sides of the loss, 32 for
     acting; the rest as in QR-DQN:
@@ -583,6 +594,7 @@ class IQN(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -660,6 +672,8 @@ class RainbowDQN(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of rainbow_dqn. Defaults: the paper's (table 1); the rest as in DQN:
         batch_size (int, default 128): transitions of one update, per seed (>= 1)
@@ -737,6 +751,7 @@ class RainbowDQN(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.00063,
@@ -812,6 +827,8 @@ class PPO(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of ppo. Defaults: Stable-Baselines3's PPO, which CleanRL's for continuous actions shares:
         batch_size (int, default 64): transitions of a minibatch: of one update, per seed (>= 1)
@@ -887,6 +904,7 @@ class PPO(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 64,
         hidden_sizes: Sequence[int] = (64, 64),
         learning_rate: float = 0.0003,
@@ -961,6 +979,8 @@ class A2C(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of a2c. Defaults: Stable-Baselines3's A2C. One update on every rollout, with all its
     transitions:
@@ -1026,6 +1046,7 @@ class A2C(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         hidden_sizes: Sequence[int] = (64, 64),
         learning_rate: float = 0.0007,
         learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "constant",
@@ -1093,6 +1114,8 @@ class PQN(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of pqn. Defaults: CleanRL's pqn.py, with the optimizer of its Atari version for every task:
         batch_size (int, default 128): transitions of a minibatch: of one update, per seed (>= 1)
@@ -1150,6 +1173,7 @@ class PQN(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (120, 84),
         learning_rate: float = 0.00025,
@@ -1212,6 +1236,8 @@ class SAC(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of sac. Defaults: Stable-Baselines3 sac.py (the paper's table, with the tuned temperature):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
@@ -1241,6 +1267,8 @@ class SAC(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
     """
@@ -1274,6 +1302,7 @@ class SAC(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1295,6 +1324,7 @@ class SAC(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
     ) -> None: ...
 
@@ -1340,6 +1370,8 @@ class DiscreteSAC(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of discrete_sac. Defaults: those of SAC, with the replay of DQN. The paper's share of 0.98
     keeps the policy nearly uniform; a lower one learns better:
@@ -1370,6 +1402,8 @@ class DiscreteSAC(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
         target_entropy_share (float, default 0.5): of log(actions): `target_entropy: auto` (in [0, 1])
@@ -1404,6 +1438,7 @@ class DiscreteSAC(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1425,6 +1460,7 @@ class DiscreteSAC(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
         target_entropy_share: float = 0.5,
     ) -> None: ...
@@ -1471,6 +1507,8 @@ class TD3(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of td3. Defaults: the authors' code (sfujim/TD3 TD3.py, main.py). Noise is in units of half
     the action range:
@@ -1535,6 +1573,7 @@ class TD3(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1601,6 +1640,8 @@ class TQC(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of tqc. Defaults: the authors' code (tqc_pytorch main.py, structures.py). It trains from
     the first full batch on, and acts with the untrained policy until then, where we act at random:
@@ -1631,6 +1672,8 @@ class TQC(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 5): critics whose quantiles are pooled (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
         critic_hidden_sizes (Sequence[int] | None, default (512, 512, 512)): of the critics; null:
@@ -1670,6 +1713,7 @@ class TQC(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1691,6 +1735,7 @@ class TQC(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 5,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
         critic_hidden_sizes: Sequence[int] | None = (512, 512, 512),
         num_quantiles: int = 25,
@@ -1740,6 +1785,8 @@ class REDQ(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of redq. Defaults: the authors' code (train_redq_sac.py, redq_sac.py):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
@@ -1770,6 +1817,8 @@ class REDQ(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 10): critics in the ensemble (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
         subset_size (int, default 2): target critics drawn for each update (>= 1)
@@ -1804,6 +1853,7 @@ class REDQ(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -1825,6 +1875,7 @@ class REDQ(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 10,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
         subset_size: int = 2,
     ) -> None: ...
@@ -2162,6 +2213,8 @@ class DroQ(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of droq. Defaults: the authors' code, which is REDQ's with two critics; a dropout of 0.01
     on every task, as in Kostrikov's walk_in_the_park (the authors' README has 0.005 for Hopper):
@@ -2193,6 +2246,8 @@ class DroQ(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics in the ensemble (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
         subset_size (int, default 2): target critics drawn for each update (>= 1)
@@ -2227,6 +2282,7 @@ class DroQ(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -2248,6 +2304,7 @@ class DroQ(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
         subset_size: int = 2,
     ) -> None: ...
@@ -2294,6 +2351,8 @@ class DrQ(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of drq. Defaults: the authors' code (denisyarats/drq config.yaml, drq.py), except for the
     temperature: they tune it from this value (`alpha: auto`). Their loss is the sum over the M images,
@@ -2326,14 +2385,14 @@ class DrQ(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
         actor_hidden_sizes (Sequence[int] | None, default None): null: `hidden_sizes`
         critic_hidden_sizes (Sequence[int] | None, default None): null: `hidden_sizes`
         features_dim (int, default 50): size of the projected features, before a LayerNorm (>= 1)
         augmentation_pad (int, default 4): pixels: the largest shift of an image (>= 0)
-        precision (str, default "float32"): Of the convolutions; everything else is float32. On a GPU
-            float32 means TF32, as in PyTorch. (one of float32, bfloat16)
         policy_delay (int, default 2): updates of the critics for each of the actor and the targets (>=
             1)
         target_augmentations (int, default 2): copies in the target (the paper's K) (>= 1 and <= 64)
@@ -2371,6 +2430,7 @@ class DrQ(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 128,
         hidden_sizes: Sequence[int] = (1024, 1024),
         learning_rate: float = 0.001,
@@ -2392,12 +2452,12 @@ class DrQ(ManagedAlgorithm):
         initial_alpha: float = 0.1,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
         actor_hidden_sizes: Sequence[int] | None = None,
         critic_hidden_sizes: Sequence[int] | None = None,
         features_dim: int = 50,
         augmentation_pad: int = 4,
-        precision: str = "float32",
         policy_delay: int = 2,
         target_augmentations: int = 2,
         loss_augmentations: int = 2,
@@ -2446,6 +2506,8 @@ class DrQv2(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of drqv2. Defaults: the authors' code (facebookresearch/drqv2 cfgs/config.yaml,
     cfgs/task/easy.yaml):
@@ -2474,8 +2536,8 @@ class DrQv2(ManagedAlgorithm):
         critic_hidden_sizes (Sequence[int] | None, default None): null: `hidden_sizes`
         features_dim (int, default 50): size of the projected features, before a LayerNorm (>= 1)
         augmentation_pad (int, default 4): pixels: the largest shift of an image (>= 0)
-        precision (str, default "float32"): Of the convolutions; everything else is float32. On a GPU
-            float32 means TF32, as in PyTorch. (one of float32, bfloat16)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         tau (float, default 0.01): share of a network that its target takes over at each update (in [0,
             1])
         n_step (int, default 3): rewards in a return before it is bootstrapped (>= 1)
@@ -2514,6 +2576,7 @@ class DrQv2(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (1024, 1024),
         learning_rate: float = 0.0001,
@@ -2587,6 +2650,8 @@ class BC(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of bc. Defaults: CORL's: two layers of 256, batches of 256, rate 3e-4; locomotion on
     normalised states:
@@ -2662,6 +2727,7 @@ class BC(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -2736,6 +2802,8 @@ class IQL(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of iql. Defaults: the authors' code for locomotion (implicit_q_learning: mujoco_config.py,
     learner.py):
@@ -2819,6 +2887,7 @@ class IQL(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,
@@ -2898,6 +2967,8 @@ class CQL(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of cql. Defaults: the authors' code for locomotion as CORL runs it (cql_alpha 10, no
     Lagrange, 3 layers, slow actor), on SAC's networks: CORL initialises critics orthogonally, and its
@@ -2930,6 +3001,8 @@ class CQL(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
         offline_steps (int | None, default None): updates before the run continues online; null: never
@@ -2996,6 +3069,7 @@ class CQL(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256, 256),
         learning_rate: float = 0.0003,
@@ -3017,6 +3091,7 @@ class CQL(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
         offline_steps: int | None = None,
         online_data_share: float = 0.5,
@@ -3084,6 +3159,8 @@ class TD3BC(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of td3_bc. Defaults: the authors' code (sfujim/TD3_BC TD3_BC.py, main.py):
         batch_size (int, default 256): transitions of one update, per seed (>= 1)
@@ -3169,6 +3246,7 @@ class TD3BC(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.0003,

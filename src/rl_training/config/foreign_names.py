@@ -43,11 +43,13 @@ OURS = {
     "learning_rate": "lr q_lr critic_lr vf_lr critic_learning_rate qf_lr policy_lr actor_lr pi_lr policy_learning_rate "
                      "actor_learning_rate temp_learning_rate alpha_lr ent_coef_lr",
     "learning_rate_schedule": "lr_schedule anneal_lr lr_decay learning_rate_decay",
+    "schedule_steps": "lr_decay_steps decay_steps schedule_timesteps total_schedule_steps",
     "learning_rate_kl": "desired_kl kl_threshold adaptive_lr",
     "max_grad_norm": "max_gradient_norm grad_clip clip_grad grad_norm_clip clip_grad_norm",
     "adam_eps": "adam_epsilon optimizer_eps opt_eps",
     "gamma": "discount discount_factor",
     "normalize_observations": "normalize normalize_obs normalize_states normalize_state obs_norm observation_scaler",
+    "precision": "mixed_precision use_amp amp dtype",
     "rollout_steps": "n_steps num_steps rollout_length horizon horizon_length step_per_collect steps_per_epoch "
                      "num_steps_per_env",
     "epochs": "n_epochs update_epochs repeat_per_collect num_learning_epochs noptepochs num_epochs ppo_epochs "

@@ -24,7 +24,7 @@ from rl_training.core.checks import UserError, one_line, require
 from rl_training.core.schedules import SCHEDULES
 from rl_training.core.specs import ArraySpec
 
-PRECISIONS = ("float32", "bfloat16")  # of convolutions
+PRECISIONS = ("float32", "bfloat16")
 MAX_UPDATES = 10_000  # the batches of one training are drawn together
 MAX_N_STEP = 1000  # each step of a return is read from the replay
 MAX_OUTPUTS = 2000  # atoms or quantiles of an action: each is compared with each of the target's
@@ -130,6 +130,11 @@ class TrainSettings:
         """Reject settings that do not apply to the observations of an environment."""
         if self.normalize_observations and observation.numbers is None:
             raise UserError(f"normalize_observations must be false for images, which {env_id} gives")
+
+    @property
+    def precision(self) -> str:
+        """The dtype of matrix products and convolutions; an algorithm with such a setting declares a field instead."""
+        return "float32"
 
     @property
     def can_learn(self) -> bool:
@@ -256,8 +261,7 @@ class ImageSettings(ReplaySettings):
     critic_hidden_sizes: tuple[int, ...] | None = setting(None)  # null: `hidden_sizes`
     features_dim: int = setting(50, at_least(1))  # size of the projected features, before a LayerNorm
     augmentation_pad: int = setting(4, at_least(0))  # pixels: the largest shift of an image
-    # Of the convolutions; everything else is float32. On a GPU float32 means TF32, as in PyTorch.
-    precision: str = setting("float32", one_of(*PRECISIONS))
+    precision: str = setting("float32", one_of(*PRECISIONS))  # of matrix products and convolutions
     tau: float = setting(0.01, closed_interval(0, 1))  # share of a network that its target takes over at each update
 
     def __post_init__(self) -> None:

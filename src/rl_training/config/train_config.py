@@ -72,6 +72,8 @@ class TrainConfig:
     writers: dict[str, Any] | tuple[str, ...] = ()
     # numbers in the info of an episode's last step that become metrics; is_success becomes success_rate
     info_metrics: tuple[str, ...] = setting(("is_success",), _is_info_metric)
+    # steps over which all schedules run, at least the run's; null: total_timesteps. Extending a run does not change it
+    schedule_steps: int | None = setting(None, at_least(1))
 
     def __post_init__(self) -> None:
         check(self)

@@ -125,25 +125,24 @@ class BoundNetwork(Generic[Output]):
 class ModalNetwork(BoundNetwork[Output]):
     """A bound network with buffers or dropout; its `params` include the buffers."""
 
-    def __init__(
-        self, network: Network, params: Params, group: str, loss_pass: LossPass, trains: bool | None = None
-    ) -> None:
+    def __init__(self, network: Network, params: Params, group: str, loss_pass: LossPass) -> None:
         super().__init__(network, params)
         self.group, self.loss_pass = group, loss_pass
-        self.trains = group in loss_pass.trained if trains is None else trains
 
     def with_params(self, params: Params) -> BoundNetwork[Output]:
-        return ModalNetwork(self.network, params, self.group, self.loss_pass, self.trains)
+        return ModalNetwork(self.network, params, self.group, self.loss_pass)
 
     def inference(self) -> BoundNetwork[Output]:
-        return ModalNetwork(self.network, self.params, self.group, self.loss_pass, False)
+        return ModalNetwork(self.network, self.params, self.group, LossPass())
 
     def training(self) -> BoundNetwork[Output]:
-        return ModalNetwork(self.network, self.params, self.group, self.loss_pass, True)
+        current = self.loss_pass
+        own = LossPass((self.group,), current.uniforms, current.recorded)
+        return ModalNetwork(self.network, self.params, self.group, own)
 
     def __call__(self, *inputs: Any) -> Output:
         network, current = self.network, self.loss_pass
-        if not self.trains:
+        if self.group not in current.trained:
             return functional_call(network.inference, self.params, inputs)  # type: ignore[no-any-return]
         values = dict(self.params)
         for name in network.buffers:  # copies: the pass changes them in place, and a loss is a pure function

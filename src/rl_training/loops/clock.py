@@ -22,7 +22,7 @@ class Clock:
         self.stop_reason: str | None = None
         self.online_from = settings.offline_updates or 0  # environment steps of an offline run count from here
         # The end of schedules, which extending a run does not change.
-        self.horizon = self.online_from or self.total
+        self.horizon = config.schedule_steps or self.online_from or self.total
         # A run that starts from a trained policy uses it from the first step.
         has_policy = bool(self.online_from) or config.starts_from_all_weights
         self.random_until = 0 if has_policy else settings.learning_starts

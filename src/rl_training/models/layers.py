@@ -35,6 +35,8 @@ class StackedLinear(nn.Module):
     Written as `x @ W + b` and never as nn.Linear, whose kernel rounds differently with and without a seed axis.
     """
 
+    dtype = torch.float32  # of the product; inputs, parameters and outputs are float32
+
     def __init__(self, members: int, n_in: int, n_out: int) -> None:
         super().__init__()
         bound = 1 / math.sqrt(n_in)
@@ -42,7 +44,7 @@ class StackedLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(members, 1, n_out).uniform_(-bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
-        return stacked_product(x, self.weight, self.bias)
+        return stacked_product(x, self.weight, self.bias, self.dtype)
 
 
 def check_vectors(value: Tensor) -> None:
@@ -51,8 +53,10 @@ def check_vectors(value: Tensor) -> None:
         raise UserError(f"an MLP takes vectors (batch, features), got images or other arrays of {tuple(value.shape)}")
 
 
-def stacked_product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`x @ weight + bias`, with the same rounding for one seed and for stacked seeds."""
+def stacked_product(x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """`x @ weight + bias`, with the same rounding for one seed and for stacked seeds; the product in `dtype`."""
+    if dtype != torch.float32:
+        return torch.matmul(x.to(dtype), weight.to(dtype)).float() + bias
     if weight.shape[-1] == 1 and weight.device.type == "cpu":
         # On a CPU a product with one column uses another kernel, which rounds differently when seeds are stacked.
         return (torch.matmul(x, weight.expand(-1, -1, 2)) + bias)[..., :1]
@@ -78,7 +82,7 @@ class SpectralLinear(StackedLinear):
         if self.training:
             self.left.copy_(left)
         largest = (torch.matmul(right, self.weight) * left).sum(-1, keepdim=True)
-        return stacked_product(x, self.weight / largest, self.bias)
+        return stacked_product(x, self.weight / largest, self.bias, self.dtype)
 
 
 def _unit(rows: Tensor) -> Tensor:
@@ -234,6 +238,13 @@ def initialize_(model: nn.Module, weights: str, activation: str) -> None:
                     nn.init.uniform_(weight, -bound, bound)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
+
+
+def set_precision_(model: nn.Module, precision: str) -> None:
+    """Compute the products of dense layers and the convolutions of a model in this dtype, not those of the user."""
+    for layer in own_layers(model):
+        if isinstance(getattr(layer, "dtype", None), torch.dtype):
+            layer.dtype = getattr(torch, precision)
 
 
 def own_layers(model: nn.Module) -> Iterator[nn.Module]:

@@ -43,7 +43,7 @@ def starting_notices(inputs: RunInputs, plan: ExecutionPlan, record: RunRecord, 
             f"{before}learning_starts ({settings.learning_starts}) {'are' if offline else 'is'} not below "
             f"total_timesteps ({config.total_timesteps}): nothing will be learned{' online' if offline else ''}"
         )
-    numeric = inputs.spec.observation.numbers is not None
+    numeric = envs is not None and envs.spec.observation.numbers is not None
     if numeric and not settings.normalize_observations and settings.critic_layers.is_simba:
         notices.append("network simba without normalize_observations: true, the running statistics it is meant with")
     if isinstance(settings, RolloutSettings):
@@ -65,6 +65,6 @@ def ended_schedules(session: Session) -> list[str]:
     if not stopped:
         return []
     return [
-        f"the learning rate of {', '.join(stopped)} fell to 0 by step {clock.horizon}, where this run was to end at "
-        "first, and stays there; a new run with more total_timesteps reaches 0 later"
+        f"the learning rate of {', '.join(stopped)} fell to 0 by step {clock.horizon}, the end of this run's "
+        "schedules, and stays there; a new run with more total_timesteps or schedule_steps reaches 0 later"
     ]

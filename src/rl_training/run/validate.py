@@ -78,6 +78,11 @@ def with_task_defaults(config: TrainConfig) -> tuple[TrainConfig, type[Learner],
         cls, settings = parse_settings(config)
     if settings.uses_environment and not cls.learns_online:
         raise UserError(f"offline_steps must be null for {cls.name}: it learns nothing from its own transitions")
+    length, horizon = settings.offline_updates or config.total_timesteps, config.schedule_steps
+    if horizon is not None and horizon < length:
+        what = "offline_steps" if settings.offline_updates else "total_timesteps"
+        message = f"schedule_steps must be >= {what} ({length}), got {horizon}: schedules would end before the run"
+        raise UserError(message, field_name="schedule_steps")
     fitted = settings.for_run(config.total_timesteps, config.num_envs)
     if fitted is not settings:
         warnings.warn(_shortened(config, settings, fitted), Note, stacklevel=2)
