@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from rl_training.cli.agent_commands import add_evaluate, add_predict, add_record
 from rl_training.cli.arguments import Parser
+from rl_training.cli.compare_command import add_compare
 from rl_training.cli.data_commands import add_data
 from rl_training.cli.demo import add_demo
 from rl_training.cli.describe_command import add_describe
@@ -26,8 +27,8 @@ from rl_training.core.signals import NUMBERS, stop_signals
 from rl_training.core.version import __version__
 
 COMMANDS = (
-    add_train, add_resume, add_evaluate, add_predict, add_record, add_report, add_data, add_list, add_describe,
-    add_doctor, add_demo,
+    add_train, add_resume, add_evaluate, add_predict, add_record, add_report, add_compare, add_data, add_list,
+    add_describe, add_doctor, add_demo,
 )  # fmt: skip
 EXIT_SECONDS = 1.0  # limit of cleanup at exit after a signal, when everything is saved
 
