@@ -52,9 +52,7 @@ def run_compare(args: Args) -> int:
     from rl_training.studies.compare import collect, compare
 
     collection = collect(args.targets, metric=args.metric, env=args.env)
-    found = compare(
-        collection, score=args.score, bounds=dict(args.bounds), across=args.across, up_to=args.up_to
-    )
+    found = compare(collection, score=args.score, bounds=dict(args.bounds), across=args.across, up_to=args.up_to)
     _print(args, found)
     for line in _written(args, found):
         print(line, file=sys.stderr)

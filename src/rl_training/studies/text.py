@@ -41,7 +41,7 @@ def group_columns(table: TaskTable) -> tuple[list[str], list[list[str]]]:
 
 def improvement_columns(table: TaskTable) -> tuple[list[str], list[list[str]]]:
     """The head and the rows of the probabilities of improvement."""
-    head = ["algorithm", "better than", "probability of improvement"]
+    head = ["algorithm", "better than", "probability"]
     return head, [[one.first, one.second, improvement_text(one)] for one in table.improvements]
 
 
