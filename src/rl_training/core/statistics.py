@@ -58,7 +58,10 @@ def bootstrap_interval(
         raise ValueError(f"resamples must be at least 1, got {resamples}")
     sample = _checked(values)
     picks = np.random.default_rng(seed).integers(len(sample), size=(resamples, len(sample)))
-    estimates = [statistic(sample[pick]) for pick in picks]
+    if statistic is interquartile_mean:  # all at once: bit for bit the same, and many times as fast
+        estimates = aggregate_iqm([sample[picks]])
+    else:
+        estimates = np.array([statistic(sample[pick]) for pick in picks])
     low, high = np.quantile(estimates, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
@@ -101,7 +104,7 @@ def aggregate_iqm(scores: Scores) -> Array:
 
 def aggregate_mean(scores: Scores) -> Array:
     """Mean over tasks of the mean over runs."""
-    return _task_means(scores).mean(axis=-1)
+    return np.asarray(_task_means(scores).mean(axis=-1))
 
 
 def aggregate_median(scores: Scores) -> Array:
@@ -124,7 +127,8 @@ def probability_of_improvement(first: Scores, second: Scores) -> Array:
     """The probability that a run of `first` is better than one of `second` on a random task; a draw counts half."""
     if len(first) != len(second):
         raise ValueError(f"both need the same tasks, got {len(first)} and {len(second)}")
-    return np.stack([_better(x, y) for x, y in zip(first, second, strict=True)], axis=-1).mean(axis=-1)
+    better = np.stack([_better(x, y) for x, y in zip(first, second, strict=True)], axis=-1)
+    return np.asarray(better.mean(axis=-1))
 
 
 def stratified_interval(

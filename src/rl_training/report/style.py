@@ -40,6 +40,13 @@ h2 { margin: 40px 0 14px; font-size: 17px; font-weight: 650; letter-spacing: -.0
 .multiples { grid-template-columns: repeat(auto-fill, minmax(min(100%, 300px), 1fr)); margin-top: 0; }
 .scroll { overflow-x: auto; } .scroll .chart { min-width: 720px; }
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+.filters { display: flex; flex-wrap: wrap; align-items: center; gap: 10px 18px; margin: 0 0 16px; color: var(--muted); }
+.filters input, .filters select { font: inherit; max-width: 100%; color: var(--text); background: var(--card);
+  padding: 3px 8px; border: 1px solid var(--edge); border-radius: 6px; }
+[hidden] { display: none !important; } a { color: var(--accent); }
+h3 { display: flex; flex-wrap: wrap; align-items: center; gap: 6px 12px; margin: 0; font-size: 17px;
+  scroll-margin: 16px; }
+.prose td { white-space: normal; min-width: 220px; }
 .spaced { margin-top: 16px; }
 .empty { margin: 0; padding: 28px 0; text-align: center; color: var(--muted); }
 video { display: block; width: 100%; max-height: 420px; margin-top: 10px; border-radius: 8px;
@@ -51,8 +58,8 @@ th { color: var(--muted); font-size: 13px; font-weight: 500; white-space: nowrap
 td { overflow-wrap: anywhere; } .numbers :not(:last-child) { text-align: right; }
 .numbers th, .numbers td { padding-left: 14px; }
 .facts th { width: 150px; line-height: 23px; }
-.cells th, .cells td { white-space: nowrap; overflow-wrap: normal; text-align: right; padding: 7px 0 7px 18px; }
-.cells th[scope="row"] { color: var(--text); } .cells :first-child { text-align: left; padding-left: 0; }
+.cells th, .cells td { white-space: nowrap; overflow-wrap: normal; text-align: right; padding: 7px 0 7px 16px; }
+.cells th[scope="row"] { color: var(--text); } .cells tr > :first-child { text-align: left; padding-left: 0; }
 .words td, .words th { text-align: left; } td > code { overflow-wrap: anywhere; }
 @media (max-width: 560px) { main { padding: 24px 14px 48px; } .facts, .facts tbody, .facts tr, .facts th, .facts td {
   display: block; width: auto; } .facts td { border-top: 0; padding-top: 0; } .card { padding: 14px; } }

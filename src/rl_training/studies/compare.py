@@ -222,16 +222,17 @@ def _across(
     rows = []
     for name in everywhere:
         curves = [one for groups in by_task.values() for one in groups[name]]
-        parts = {kind: estimate(normalised(name, kind)) for kind in SCORES}
         rows.append(
             GroupRow(
                 name=name,
                 seeds=tuple(sorted({one.seed for one in curves})),
                 steps=min(int(one.steps[-1]) for one in curves),
+                final=estimate(normalised(name, "final")),
+                best=estimate(normalised(name, "best")),
+                area=estimate(normalised(name, "area")),
                 median=float(aggregate_median(normalised(name, "final"))),
                 scores=tuple(np.concatenate(scores[name]).tolist()),
                 optimality_gap=estimate(scores[name], optimality_gap),
-                **parts,
             )
         )
     rows.sort(key=lambda row: -getattr(row, score).value)

@@ -12,7 +12,7 @@ from rl_training.studies.tables import Comparison, TaskTable
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")  # Okabe and Ito's
 WIDTH, HEIGHT = 3.4, 2.4  # inches: a column of a paper
-STYLE = {"font.size": 8, "axes.spines.top": False, "axes.spines.right": False, "pdf.fonttype": 42,
+STYLE: dict[str, Any] = {"font.size": 8, "axes.spines.top": False, "axes.spines.right": False, "pdf.fonttype": 42,
          "svg.hashsalt": "rl-training", "legend.frameon": False, "lines.linewidth": 1.4}  # fmt: skip
 
 
@@ -25,7 +25,8 @@ def write_figures(comparison: Comparison, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         written = []
-        with matplotlib.rc_context({**matplotlib.rcParamsDefault, **STYLE}):
+        style: Any = {**matplotlib.rcParamsDefault, **STYLE}  # whatever the user's own settings are
+        with matplotlib.rc_context(style):
             for table in (*comparison.tasks, *([comparison.across] if comparison.across else [])):
                 for kind, figure in _figures(comparison, table):
                     name = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{table.task}-{kind}").strip("_")

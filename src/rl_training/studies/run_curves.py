@@ -106,7 +106,8 @@ def named_apart(curves: Iterable[Curve]) -> list[Curve]:
         for key, members in groups.items():
             labels = _labels([getattr(found[index], settings) for index in members])
             for index, label in zip(members, labels, strict=True):
-                found[index] = replace(found[index], **{attribute: f"{key[0]}{label}"})
+                named: dict[str, Any] = {attribute: f"{key[0]}{label}"}
+                found[index] = replace(found[index], **named)
     return found
 
 
