@@ -129,6 +129,28 @@ def test_watch_rewrites_the_report_until_the_run_ends(study: Path, capsys: pytes
     assert "refresh" not in page and "step 500\nreturn: 77.50" in page and "Finished" in page
 
 
+def test_a_study_is_watched_before_its_first_evaluation(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        (study / name / "run.json").unlink()
+        (study / name / "config.yaml").unlink()
+    (study / "c" / "evaluations.jsonl").write_text("")
+    running = Running(study / "c", 1.0)
+    pages = []
+
+    def look() -> None:
+        while running.thread.is_alive():
+            if (study / "report.html").exists():
+                pages.append((study / "report.html").read_text())
+            time.sleep(0.05)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    assert main(["report", str(study), "--watch", "--every", "0.1"]) == 0
+    looking.join()
+    assert "No results yet" in pages[0] and "still running, without results yet" in pages[0]
+    assert "PPO on CartPole-v1" in (study / "report.html").read_text()
+
+
 def test_watch_in_a_terminal_ends_with_the_run(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Running(study / "c", 0.6)
     assert main(["watch", str(study / "c"), "--every", "0.1"]) == 0

@@ -26,11 +26,13 @@ class Collection:
     notes: list[str] = field(default_factory=list)
 
 
-def collect(paths: Sequence[Path | str], *, metric: str | None = None, env: str | None = None) -> Collection:
+def collect(
+    paths: Sequence[Path | str], *, metric: str | None = None, env: str | None = None, allow_empty: bool = False
+) -> Collection:
     """Curves of run directories, folders of them, CSV files and files of other libraries.
 
     `NAME=PATH` names the curves of a path. Sources that cannot be read are listed in `problems`; only if nothing is
-    left, an error is raised. `env` is the environment of files that do not name theirs.
+    left, an error is raised, unless `allow_empty`. `env` is the environment of files that do not name theirs.
     """
     found = Collection()
     named: list[tuple[str | None, Curve]] = []
@@ -43,7 +45,10 @@ def collect(paths: Sequence[Path | str], *, metric: str | None = None, env: str 
             try:
                 curves = _read(source, metric, env)
             except UserError as error:
-                found.problems.append(one_line(error))
+                if source.is_dir() and is_locked(source):
+                    found.notes.append(f"{source}: still running, without results yet")
+                else:
+                    found.problems.append(one_line(error))
                 continue
             except OSError as error:
                 found.problems.append(f"{source}: {error.strerror}")
@@ -52,8 +57,8 @@ def collect(paths: Sequence[Path | str], *, metric: str | None = None, env: str 
             if source.is_dir():
                 found.runs.append(source)
                 found.notes += _unfinished(source)
-    if not named:
-        raise UserError("\n".join(found.problems) or "no runs to compare")
+    if not named and not allow_empty:
+        raise UserError("\n".join(found.problems or found.notes) or "no runs to compare")
     free = named_apart(curve for name, curve in named if name is None)
     own = [replace(curve, name=name) for name, curve in named if name is not None]
     found.curves = _distinct(_numbered([*free, *own]), found.notes)

@@ -28,8 +28,11 @@ MAX_VIDEO_BYTES = 3_000_000  # of one video of a study
 
 
 def write_page(paths: Sequence[Path | str], output: Path, refresh: float | None = None) -> list[str]:
-    """Write the report of one run, or of a study of many; returns a line for each run that could not be read."""
-    collection = collect(paths)
+    """Write the report of one run, or of a study of many; returns a line for each run that could not be read.
+
+    With `refresh` runs are still training, so there may be nothing to show yet.
+    """
+    collection = collect(paths, allow_empty=refresh is not None)
     if len(collection.runs) == 1 and not _foreign(collection):
         write_report(collection.runs[0], output, refresh)
     else:
@@ -67,6 +70,8 @@ def _title(comparison: Comparison) -> str:
     names = dict.fromkeys(row.name.partition(" (")[0] for one in comparison.tasks for row in one.groups)
     tasks = [one.task for one in comparison.tasks]
     listed = ", ".join([name.upper() if name.islower() else name for name in names][:4])
+    if not tasks:
+        return "No results yet"
     where = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
     return f"{listed}{' and more' if len(names) > 4 else ''} on {where}"
 
