@@ -47,8 +47,8 @@ def runs(tmp_path: Path) -> Path:
 def test_one_table_per_task_with_the_runs_numbers(runs: Path) -> None:
     found = compare(collect([runs]))
     (table,) = found.tasks
-    assert [row.name for row in table.groups] == ["ppo", "dqn"]  # the best first
-    ppo = table.groups[0]
+    assert [row.name for row in table.variants] == ["ppo", "dqn"]  # the best first
+    ppo = table.variants[0]
     assert (ppo.final.value, ppo.median, ppo.best.value, ppo.steps) == (82.0, 82.0, 82.0, 400)
     assert ppo.area.value == pytest.approx(52.0)  # a straight line from 20 to 80, and the seed
     assert ppo.final.low is not None and 80.0 <= ppo.final.low < 82.0 < (ppo.final.high or 0) <= 84.0
@@ -63,7 +63,7 @@ def test_one_table_per_task_with_the_runs_numbers(runs: Path) -> None:
 def test_fewer_than_four_seeds_are_a_mean_without_an_interval(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "dqn", "CartPole-v1", [0, 1, 5], 10.0)
     found = compare(collect([run]))
-    (row,) = found.tasks[0].groups
+    (row,) = found.tasks[0].variants
     assert (row.final.value, row.final.low, row.final.statistic) == (42.0, None, "mean")
     assert all(at.low is None for at in row.curve)
     assert "42 (mean)" in plain_text(found) and "a mean without an interval" in plain_text(found)
@@ -75,13 +75,13 @@ def test_settings_make_groups_with_names_that_tell_them_apart(tmp_path: Path) ->
     make_run(tmp_path / "c", "dqn", "CartPole-v1", [0, 1], 20.0, algo_kwargs={"gamma": 0.9, "network": {"kind": "cnn"}})
     make_run(tmp_path / "d", "sac", "CartPole-v1", [0], 1.0)
     (table,) = compare(collect([tmp_path])).tasks
-    assert {row.name: row.seeds for row in table.groups} == {
+    assert {row.name: row.seeds for row in table.variants} == {
         "dqn (gamma=0.99, network.kind=mlp)": (0, 1, 2, 3),
         "dqn (gamma=0.9, network.kind=cnn)": (0, 1),
         "sac": (0,),
     }
     named = compare(collect([f"old={tmp_path / 'a'}", f"new={tmp_path / 'c'}"]))
-    assert {row.name for row in named.tasks[0].groups} == {"old", "new"}
+    assert {row.name for row in named.tasks[0].variants} == {"old", "new"}
 
 
 def test_more_differences_than_a_name_holds_are_numbered(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_more_differences_than_a_name_holds_are_numbered(tmp_path: Path) -> None
         kwargs = {"a": number, "b": number, "c": number, "d": last}
         make_run(tmp_path / f"{number}", "dqn", "CartPole-v1", [0], 1.0, algo_kwargs=kwargs)
     make_run(tmp_path / "3", "dqn", "CartPole-v1", [0], 1.0, algo_kwargs={"a": 0, "b": 0, "c": 0, "d": 9})
-    names = [row.name for row in compare(collect([tmp_path])).tasks[0].groups]
+    names = [row.name for row in compare(collect([tmp_path])).tasks[0].variants]
     assert len(set(names)) == 3 and all("variant" in name for name in names)
 
 
@@ -115,21 +115,29 @@ def test_tasks_have_a_table_each_and_are_only_compared_on_normalised_scores(runs
     found = compare(collection)
     assert [table.task for table in found.tasks] == ["CartPole-v1", "Hopper-v5"]
     assert any("2 tasks have a table each" in note for note in found.notes)
-    gap = found.tasks[1].groups[0].optimality_gap
+    gap = found.tasks[1].variants[0].optimality_gap
     expected = np.mean([1 - (3200 + seed + 20.272305) / (3234.3 + 20.272305) for seed in range(4)])
     assert gap is not None and gap.value == pytest.approx(expected) and gap.low is not None
     with pytest.raises(UserError, match=r"no bounds are known for CartPole-v1; give them, e.g. --bounds CartPole"):
         compare(collection, across=True)
     across = compare(collection, across=True, bounds={"CartPole-v1": (0.0, 100.0)}).across
-    assert across is not None and [row.name for row in across.groups] == ["ppo", "dqn"]
+    assert across is not None and [row.name for row in across.variants] == ["ppo", "dqn"]
     assert across.improvements[0].probability == 1.0
     scores = [(80 + seed) / 100 for seed in range(5)] + [(3220.272305 + seed) / 3254.572305 for seed in range(4)]
-    assert across.groups[0].final.value == pytest.approx(np.mean(sorted(scores)[2:-2]))
+    assert across.variants[0].final.value == pytest.approx(np.mean(sorted(scores)[2:-2]))
+
+
+def test_failed_seeds_are_left_out_and_noted(runs: Path) -> None:
+    record = json.loads((runs / "b" / "run.json").read_text())
+    (runs / "b" / "run.json").write_text(json.dumps({**record, "failed_seeds": {"4": {"step": 300}}}))
+    found = collect([runs])
+    assert [one.seed for one in found.curves if one.name == "ppo"] == [0, 1, 2, 3]
+    assert any(note.endswith("b: seed 4 failed and is left out") for note in found.notes)
 
 
 def test_up_to_ignores_later_steps(runs: Path) -> None:
     (table,) = compare(collect([runs]), up_to=250).tasks
-    assert table.groups[0].final.value == 42.0
+    assert table.variants[0].final.value == 42.0
     with pytest.raises(UserError, match="no curve has a value at step 50 or before"):
         compare(collect([runs]), up_to=50)
 
@@ -140,7 +148,7 @@ def test_seeds_evaluated_at_other_steps_are_interpolated() -> None:
         make_curve("x", "E", 1, [(50, 5.0), (150, 15.0)]),
     ]
     (table,) = compare(Collection([curve for curve in curves if curve])).tasks
-    assert [(at.step, at.value) for at in table.groups[0].curve] == [(50, 5.0), (100, 10.0), (150, 15.0)]
+    assert [(at.step, at.value) for at in table.variants[0].curve] == [(50, 5.0), (100, 10.0), (150, 15.0)]
 
 
 def test_curves_as_csv_give_the_same_tables(runs: Path, tmp_path: Path) -> None:
@@ -153,7 +161,7 @@ def test_curves_as_csv_give_the_same_tables(runs: Path, tmp_path: Path) -> None:
 
 def test_a_metric_of_training_is_compared_too(runs: Path) -> None:
     (table,) = compare(collect([runs], metric="train/loss")).tasks
-    assert table.groups[0].final.value == 0.5
+    assert table.variants[0].final.value == 0.5
     with pytest.raises(UserError, match=r"has no metric train/los;.*did you mean train/loss\?"):
         collect([runs / "a"], metric="train/los")
 
@@ -233,7 +241,7 @@ def test_command_prints_tables_and_writes_files(
     assert len(read_csv(tmp_path / "out" / "curves.csv")) == 10
     assert main(["compare", str(runs), "--json", "--score", "area"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["score"] == "area" and answer["tasks"][0]["groups"][0]["area"]["value"] == pytest.approx(52.0)
+    assert answer["score"] == "area" and answer["tasks"][0]["variants"][0]["area"]["value"] == pytest.approx(52.0)
 
 
 def test_figures_are_svg_and_pdf(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

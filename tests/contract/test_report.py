@@ -143,6 +143,13 @@ def test_several_seeds_show_the_interquartile_mean_and_a_table(tmp_path: Path) -
     assert f'<tr><th scope="row">1,000</th><td>112  ({low} to {high})</td></tr>' in page
 
 
+def test_very_many_seeds_stay_small(tmp_path: Path) -> None:
+    run = make_run(tmp_path, list(range(300)))
+    (run / "video.webm").write_bytes(b"x" * 2_900_000)
+    page = report_of(run)
+    assert len(page) < 5_000_000 and "thin: the first 64 seeds" in page and page.count('class="line thin"') == 128
+
+
 def test_three_seeds_are_a_mean_without_a_band(tmp_path: Path) -> None:
     page = report_of(make_run(tmp_path, [0, 1, 20]))
     assert "step 1,000\nreturn: 117<" in page

@@ -44,7 +44,7 @@ def test_a_folder_of_runs_has_one_report(study: Path, capsys: pytest.CaptureFixt
     page = page_of(study / "report.html")
     assert "<h1>DQN, PPO on CartPole-v1</h1>" in page
     (table,) = compare(collect([study])).tasks
-    for row in table.groups:
+    for row in table.variants:
         assert f"{format_number(row.final.value)} [" in page or f"{format_number(row.final.value)} (mean)" in page
         assert f'<th scope="row">{row.name}</th>' in page
     videos = re.findall(r'aria-label="([^"]*)" src="data:video', page)

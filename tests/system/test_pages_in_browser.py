@@ -96,7 +96,7 @@ def test_the_study_has_the_numbers_of_its_comparison(opened: Browser, pages: Pag
     page = opened.open(pages.study)
     text = page.evaluate("document.body.textContent")
     for table in compare(collect(pages.runs)).tasks:
-        for row in table.groups:
+        for row in table.variants:
             for shown in (row.name, estimate_text(row.final), estimate_text(row.best), estimate_text(row.area)):
                 assert shown in text
 

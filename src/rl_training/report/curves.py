@@ -23,6 +23,7 @@ from rl_training.report.run_data import (
     seed_points,
 )
 
+MAX_SEED_LINES = 64
 MAX_VIDEO_BYTES = 3_000_000  # of all videos of a run: 4 MB of its page
 TRAINING_RETURN = "rollout/ep_rew_mean"
 METRIC_TITLES = {TRAINING_RETURN: "Training return", "rollout/ep_len_mean": "Episode length"}
@@ -97,9 +98,11 @@ def _return_chart(run: Run, rows: Sequence[Row], values_of: Values, title: str, 
     else:
         points = interval_points(rows, values_of)
         series = [Series(name, points, markers=rows is run.evaluations)]
-        series += [Series(f"seed {seed}", one, thin=True) for seed, one in seed_points(rows, values_of).items()]
+        lines = list(seed_points(rows, values_of).items())[:MAX_SEED_LINES]
+        series += [Series(f"seed {seed}", one, thin=True) for seed, one in lines]
         statistic = "interquartile mean and its 95 % interval" if uses_iqm(len(run.seeds)) else "mean"
-        note = f"{statistic}; thin: each seed" if points else ""
+        each = "each seed" if len(run.seeds) <= MAX_SEED_LINES else f"the first {MAX_SEED_LINES} seeds"
+        note = f"{statistic}; thin: {each}" if points else ""
     broken = _broken(rows, TRAINING_RETURN) if rows is run.metrics else ""
     return line_chart(
         [replace(one, color=0) for one in series],

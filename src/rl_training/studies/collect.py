@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rl_training.core.checks import UserError, one_line
+from rl_training.files.atomic import read_json
 from rl_training.files.run_directory import is_locked
+from rl_training.report.run_data import as_mapping
 from rl_training.studies.curves import RETURN, Curve, read_csv
 from rl_training.studies.foreign_curves import read_evaluations, read_events, read_monitor
 from rl_training.studies.run_curves import named_apart, read_run
@@ -56,7 +58,7 @@ def collect(
             named += [(name, curve) for curve in curves]
             if source.is_dir():
                 found.runs.append(source)
-                found.notes += _unfinished(source)
+                found.notes += _notes(source)
     if not named and not allow_empty:
         raise UserError("\n".join(found.problems or found.notes) or "no runs to compare")
     free = named_apart(curve for name, curve in named if name is None)
@@ -108,12 +110,15 @@ def _read(path: Path, metric: str | None, env: str | None) -> list[Curve]:
     )
 
 
-def _unfinished(run_dir: Path) -> list[str]:
-    return [f"{run_dir}: still running; its curves end early"] if is_locked(run_dir) else []
+def _notes(run_dir: Path) -> list[str]:
+    """What a reader of the tables should know about a run."""
+    notes = [f"{run_dir}: still running; its curves end early"] if is_locked(run_dir) else []
+    failed = as_mapping(as_mapping(read_json(run_dir / "run.json")).get("failed_seeds"))
+    return notes + [f"{run_dir}: seed {seed} failed and is left out" for seed in failed]
 
 
 def _numbered(curves: list[Curve]) -> list[Curve]:
-    """Give seeds to curves without one: numbers that their group does not have."""
+    """Give seeds to curves without one: numbers that their variant does not have."""
     taken: dict[tuple[str, str], set[int]] = {}
     for one in curves:
         taken.setdefault((one.name, one.task), set()).add(one.seed)
@@ -127,7 +132,7 @@ def _numbered(curves: list[Curve]) -> list[Curve]:
 
 
 def _distinct(curves: list[Curve], notes: list[str]) -> list[Curve]:
-    """One curve for each seed of a group: the longest, or else the first."""
+    """One curve for each seed of a variant: the longest, or else the first."""
     kept: dict[tuple[str, str, int], Curve] = {}
     for one in curves:
         key = one.name, one.task, one.seed

@@ -35,13 +35,13 @@ from rl_training.studies.tables import (
     Comparison,
     CurvePoint,
     Estimate,
-    GroupRow,
     Improvement,
     Profile,
     TaskTable,
+    VariantRow,
 )
 
-__all__ = ["Bounds", "Comparison", "Curve", "Estimate", "GroupRow", "TaskTable", "collect", "compare"]
+__all__ = ["Bounds", "Comparison", "Curve", "Estimate", "VariantRow", "TaskTable", "collect", "compare"]
 
 MAX_GRID = 100  # points of a curve whose seeds were evaluated at different steps
 PROFILE_POINTS = 41
@@ -110,10 +110,10 @@ def _values(curves: Sequence[Curve], score: str) -> Array:
 
 
 def _task_table(
-    task: str, groups: Mapping[str, list[Curve]], score: str, bounds: Bounds | None, notes: list[str]
+    task: str, variants: Mapping[str, list[Curve]], score: str, bounds: Bounds | None, notes: list[str]
 ) -> TaskTable:
     rows = []
-    for name, curves in groups.items():
+    for name, curves in variants.items():
         curves.sort(key=lambda one: one.seed)
         ends = sorted({int(one.steps[-1]) for one in curves})
         if len(ends) > 1:
@@ -121,7 +121,7 @@ def _task_table(
         final, scores = _values(curves, "final"), _values(curves, score)
         normalised = None if bounds is None else (scores - bounds[0]) / (bounds[1] - bounds[0])
         rows.append(
-            GroupRow(
+            VariantRow(
                 name,
                 tuple(one.seed for one in curves),
                 ends[0],
@@ -143,8 +143,8 @@ def _task_table(
     return _finished(task, rows, by_name, bounds)
 
 
-def _finished(task: str, rows: Sequence[GroupRow], scores: Mapping[str, Scores], bounds: Bounds | None) -> TaskTable:
-    """The table with what is computed from all groups: probabilities of improvement and profiles."""
+def _finished(task: str, rows: Sequence[VariantRow], scores: Mapping[str, Scores], bounds: Bounds | None) -> TaskTable:
+    """The table with what is computed from all variants: probabilities of improvement and profiles."""
     everything = np.concatenate([one for many in scores.values() for one in many])
     thresholds = np.linspace(everything.min(), everything.max(), PROFILE_POINTS)
     return TaskTable(
@@ -196,7 +196,7 @@ def _efficiency(curves: Sequence[Curve]) -> tuple[CurvePoint, ...]:
 def _across(
     by_task: Mapping[str, Mapping[str, list[Curve]]], score: str, bounds: Mapping[str, Bounds | None], notes: list[str]
 ) -> TaskTable:
-    """One table over all tasks, of the groups that every task has."""
+    """One table over all tasks, of the variants that every task has."""
     missing = [task for task in sorted(by_task) if bounds[task] is None]
     if missing:
         one = missing[0]
@@ -204,8 +204,8 @@ def _across(
             f"tasks are only comparable on normalised scores, and no bounds are known for {', '.join(missing)}; "
             f"give them, e.g. --bounds {one}=0:500"
         )
-    names = dict.fromkeys(name for groups in by_task.values() for name in groups)
-    everywhere = [name for name in names if all(name in groups for groups in by_task.values())]
+    names = dict.fromkeys(name for variants in by_task.values() for name in variants)
+    everywhere = [name for name in names if all(name in variants for variants in by_task.values())]
     if left := [name for name in names if name not in everywhere]:
         notes.append(f"over all tasks these are left out, which some task lacks: {', '.join(left)}")
     if not everywhere:
@@ -221,9 +221,9 @@ def _across(
     scores = {name: normalised(name, score) for name in everywhere}
     rows = []
     for name in everywhere:
-        curves = [one for groups in by_task.values() for one in groups[name]]
+        curves = [one for variants in by_task.values() for one in variants[name]]
         rows.append(
-            GroupRow(
+            VariantRow(
                 name=name,
                 seeds=tuple(sorted({one.seed for one in curves})),
                 steps=min(int(one.steps[-1]) for one in curves),

@@ -40,7 +40,7 @@ def write_figures(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _figures(comparison: Comparison, table: TaskTable) -> Iterator[tuple[str, Any]]:
-    if any(row.curve for row in table.groups):
+    if any(row.curve for row in table.variants):
         yield "curves", _curves(comparison, table)
     yield "scores", _scores(comparison, table)
     yield "profile", _profiles(comparison, table)
@@ -57,15 +57,20 @@ def _axes(title: str, x_label: str, y_label: str, height: float = HEIGHT) -> tup
     return figure, axes
 
 
+def _legend(axes: Any) -> None:
+    """The names below the axes, where they cover nothing."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
+
+
 def _color(table: TaskTable, name: str) -> str:
     """One colour for an algorithm in all figures of a task."""
-    names = sorted(row.name for row in table.groups)
+    names = sorted(row.name for row in table.variants)
     return COLORS[names.index(name) % len(COLORS)]
 
 
 def _curves(comparison: Comparison, table: TaskTable) -> Any:
-    figure, axes = _axes(table.task, "environment steps", comparison.metric)
-    for row in table.groups:
+    figure, axes = _axes(table.task, "steps", comparison.metric)
+    for row in table.variants:
         steps, values = [at.step for at in row.curve], [at.value for at in row.curve]
         color = _color(table, row.name)
         axes.plot(steps, values, color=color, label=row.name, marker="o" if len(steps) == 1 else None)
@@ -74,13 +79,13 @@ def _curves(comparison: Comparison, table: TaskTable) -> Any:
             places, low, high = zip(*band, strict=True)
             axes.fill_between(places, low, high, color=color, alpha=0.2, linewidth=0)
     axes.ticklabel_format(axis="x", style="sci", scilimits=(-3, 4))
-    axes.legend()
+    _legend(axes)
     return figure
 
 
 def _scores(comparison: Comparison, table: TaskTable) -> Any:
     """The interval of every algorithm as a bar, the statistic as a line in it."""
-    rows = table.groups[::-1]
+    rows = table.variants[::-1]
     figure, axes = _axes(table.task, f"{comparison.score} {comparison.metric}", "", 0.7 + 0.28 * len(rows))
     for place, row in enumerate(rows):
         found = getattr(row, comparison.score)
@@ -101,7 +106,7 @@ def _profiles(comparison: Comparison, table: TaskTable) -> Any:
         if one.low is not None and one.high is not None:
             axes.fill_between(table.thresholds, one.low, one.high, color=color, alpha=0.2, linewidth=0)
     axes.set_ylim(-0.02, 1.02)
-    axes.legend()
+    _legend(axes)
     return figure
 
 

@@ -20,7 +20,7 @@ from rl_training.studies.compare import compare
 from rl_training.studies.curves import Curve
 from rl_training.studies.run_curves import differences, flattened
 from rl_training.studies.tables import Comparison, TaskTable
-from rl_training.studies.text import SCORE_TITLES, group_columns, improvement_columns, legend
+from rl_training.studies.text import SCORE_TITLES, improvement_columns, legend, variant_columns
 
 # Fields of a config that differ between any two runs.
 OWN_FIELDS = ("seed", "seeds", "output_dir", "run_name")
@@ -53,8 +53,8 @@ def study_page(comparison: Comparison, run_dirs: Sequence[Path], refresh: float 
     """A page about many runs: what they reached, and how they were made."""
     runs = {path: load_run(path) for path in run_dirs}
     title = _title(comparison)
-    groups = sum(len(one.groups) for one in comparison.tasks)
-    counts = f"{len(comparison.curves)} seeds in {groups} groups, {len(comparison.tasks)} tasks"
+    variants = sum(len(one.variants) for one in comparison.tasks)
+    counts = f"{len(comparison.curves)} seeds in {variants} variants, {len(comparison.tasks)} tasks"
     about = f"{counts} · {legend(comparison)}"
     parts = [f"<h1>{escape(title)}</h1>", f'<p class="about">{escape(about)}</p>']
     parts += [callout("failed", "Left out", problem) for problem in comparison.problems]
@@ -67,7 +67,7 @@ def study_page(comparison: Comparison, run_dirs: Sequence[Path], refresh: float 
 
 
 def _title(comparison: Comparison) -> str:
-    names = dict.fromkeys(row.name.partition(" (")[0] for one in comparison.tasks for row in one.groups)
+    names = dict.fromkeys(row.name.partition(" (")[0] for one in comparison.tasks for row in one.variants)
     tasks = [one.task for one in comparison.tasks]
     listed = ", ".join([name.upper() if name.islower() else name for name in names][:4])
     if not tasks:
@@ -78,33 +78,31 @@ def _title(comparison: Comparison) -> str:
 
 def _section(title: str, one: TaskTable, comparison: Comparison, runs: Mapping[Path, Run]) -> str:
     """One task: its table, curves, profiles, probabilities of improvement and videos."""
-    colors = {name: index for index, name in enumerate(sorted(row.name for row in one.groups))}
+    colors = {name: index for index, name in enumerate(sorted(row.name for row in one.variants))}
     score = f"{SCORE_TITLES[comparison.score]} {comparison.metric}"
-    parts = [f"<h2>{escape(title)}</h2>", card(table(*group_columns(one)))]
-    if any(row.curve for row in one.groups):
+    parts = [f"<h2>{escape(title)}</h2>", card(table(*variant_columns(one)))]
+    if any(row.curve for row in one.variants):
         parts.append(card(_curves(one, comparison, colors), "scroll spaced"))
     cards = [card(_profiles(one, score, colors))]
-    scores = {row.name: row.scores for row in sorted(one.groups, key=lambda row: colors[row.name])}
+    scores = {row.name: row.scores for row in sorted(one.variants, key=lambda row: colors[row.name])}
     cards.append(card(histogram(scores, f"Distribution of the {score}", score, "one value per seed", unit="seeds")))
     if one.improvements:
         cards.append(card(f"<b>Probability of improvement</b>{table(*improvement_columns(one))}"))
-    videos = fitting_videos(_videos(one, comparison.curves, runs), MAX_VIDEO_BYTES * len(one.groups))[0]
+    videos = fitting_videos(_videos(one, comparison.curves, runs), MAX_VIDEO_BYTES * len(one.variants))[0]
     cards += [video_card(name, video) for name, video in videos.items()]
     return "".join([*parts, f'<div class="row">{"".join(cards)}</div>'])
 
 
 def _curves(one: TaskTable, comparison: Comparison, colors: Mapping[str, int]) -> str:
     series = []
-    for row in one.groups:
+    for row in one.variants:
         points = [Point(at.step, at.value, at.low, at.high) for at in row.curve]
         series.append(Series(row.name, points, color=colors[row.name]))
     for curve in comparison.curves:
         if curve.task == one.task:
             series.append(Series(curve.name, _thinned(curve), thin=True, color=colors[curve.name]))
     note = "with 95 % intervals; thin: each seed"
-    return line_chart(
-        series, "Sample efficiency", "environment steps", comparison.metric, note=note, size=(990, 380)
-    )
+    return line_chart(series, "Sample efficiency", "steps", comparison.metric, note=note, size=(990, 380))
 
 
 def _thinned(curve: Curve, limit: int = 150) -> list[Point]:
@@ -131,7 +129,7 @@ def _videos(one: TaskTable, curves: Iterable[Curve], runs: Mapping[Path, Run]) -
         run = runs.get(Path(curve.source))
         if curve.task == one.task and run is not None and found.get(curve.name) is None:
             found[curve.name] = run.video
-    return {f"{row.name}, best agent": found.get(row.name) for row in one.groups}
+    return {f"{row.name}, best agent": found.get(row.name) for row in one.variants}
 
 
 def _runs(runs: Mapping[Path, Run]) -> str:

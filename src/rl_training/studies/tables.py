@@ -32,7 +32,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class GroupRow:
+class VariantRow:
     """One algorithm with one set of settings on one task (or on all of them)."""
 
     name: str
@@ -60,7 +60,7 @@ class Improvement:
 
 @dataclass(frozen=True)
 class Profile:
-    """The fraction of a group's runs with a score above each threshold."""
+    """The fraction of a variant's runs with a score above each threshold."""
 
     name: str
     values: tuple[float, ...]
@@ -73,7 +73,7 @@ class TaskTable:
     """Everything about one task; of `all tasks` the scores are normalised."""
 
     task: str
-    groups: tuple[GroupRow, ...]  # the best first
+    variants: tuple[VariantRow, ...]  # the best first
     improvements: tuple[Improvement, ...]
     thresholds: tuple[float, ...]
     profiles: tuple[Profile, ...]

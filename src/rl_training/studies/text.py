@@ -26,13 +26,13 @@ def improvement_text(one: Improvement) -> str:
     return f"{one.probability:.2f}{interval}"
 
 
-def group_columns(table: TaskTable) -> tuple[list[str], list[list[str]]]:
+def variant_columns(table: TaskTable) -> tuple[list[str], list[list[str]]]:
     """The head and the rows of a task's table."""
-    gap = any(row.optimality_gap is not None for row in table.groups)
+    gap = any(row.optimality_gap is not None for row in table.variants)
     head = ["algorithm", "seeds", "steps", *(SCORE_TITLES[kind] for kind in SCORES[:1]), "median"]
     head += [*(SCORE_TITLES[kind] for kind in SCORES[1:]), *(["optimality gap"] if gap else [])]
     rows = []
-    for row in table.groups:
+    for row in table.variants:
         cells = [row.name, str(len(row.seeds)), f"{row.steps:,}", estimate_text(row.final), format_number(row.median)]
         cells += [estimate_text(row.best), estimate_text(row.area)]
         rows.append(cells + ([estimate_text(row.optimality_gap)] if gap else []))
@@ -49,7 +49,7 @@ def tables_of(comparison: Comparison) -> Iterator[Table]:
     """All tables of a comparison."""
     for table in (*comparison.tasks, *([comparison.across] if comparison.across else [])):
         scale = " (normalised)" if table is comparison.across else ""
-        yield f"{table.task}: {comparison.metric}{scale}", *group_columns(table)
+        yield f"{table.task}: {comparison.metric}{scale}", *variant_columns(table)
         if table.improvements:
             title = f"{table.task}: probability that a run is the better one ({SCORE_TITLES[comparison.score]})"
             yield title, *improvement_columns(table)
@@ -57,8 +57,8 @@ def tables_of(comparison: Comparison) -> Iterator[Table]:
 
 def legend(comparison: Comparison) -> str:
     """What the numbers are, in one line."""
-    groups = [row for table in comparison.tasks for row in table.groups]
-    few = any(len(row.seeds) < 4 for row in groups)
+    variants = [row for table in comparison.tasks for row in table.variants]
+    few = any(len(row.seeds) < 4 for row in variants)
     text = "interquartile mean over seeds [95 % stratified-bootstrap interval]"
     return text + ("; (mean): fewer than four seeds, a mean without an interval" if few else "")
 
@@ -82,9 +82,13 @@ def print_rich(comparison: Comparison) -> None:
 
     console = Console()
     for title, head, rows in tables_of(comparison):
+        numbers = sum(max(len(row[i]) for row in (head, *rows)) + 3 for i in range(1, len(head)))
+        whole = numbers + 20 <= console.width  # else numbers are wrapped too
         table = RichTable(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD)
         for i, name in enumerate(head):
-            table.add_column(Text(name), justify="left" if i == 0 or len(head) == 3 else "right", overflow="fold")
+            table.add_column(
+                Text(name), justify="right" if i and len(head) > 3 else "left", overflow="fold", no_wrap=i > 0 and whole
+            )
         for row in rows:
             table.add_row(*map(Text, row))
         console.print(table)
