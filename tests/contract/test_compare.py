@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rl_training.cli.main import main
+from rl_training.core.bounds import ATARI, score_bounds
 from rl_training.core.checks import UserError
 from rl_training.studies.collect import Collection
 from rl_training.studies.compare import collect, compare
@@ -125,6 +126,22 @@ def test_tasks_have_a_table_each_and_are_only_compared_on_normalised_scores(runs
     assert across.improvements[0].probability == 1.0
     scores = [(80 + seed) / 100 for seed in range(5)] + [(3220.272305 + seed) / 3254.572305 for seed in range(4)]
     assert across.variants[0].final.value == pytest.approx(np.mean(sorted(scores)[2:-2]))
+
+
+@pytest.mark.parametrize(
+    ("env_id", "bounds"),
+    [
+        ("ALE/Pong-v5", (-20.7, 14.6)),
+        ("BreakoutNoFrameskip-v4", (1.7, 30.5)),
+        ("dm_control/hopper-hop-v0", (0.0, 1000.0)),
+        ("Hopper-v5", (-20.272305, 3234.3)),
+        ("CartPole-v1", None),
+        ("ALE/Unknown-v5", None),
+    ],
+)
+def test_bounds_of_environments(env_id: str, bounds: tuple[float, float] | None) -> None:
+    assert score_bounds(env_id) == bounds
+    assert len(ATARI) == 57 and all(low < high for low, high in ATARI.values())
 
 
 def test_failed_seeds_are_left_out_and_noted(runs: Path) -> None:

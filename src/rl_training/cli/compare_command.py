@@ -29,7 +29,7 @@ def add_compare(subparsers: Any) -> None:
     compare.add_argument("--metric", metavar="NAME", help="a metric of metrics.jsonl or of the files (default: return)")
     compare.add_argument("--up-to", type=whole_number, metavar="STEP", help="ignore later steps")
     compare.add_argument("--across", action="store_true", help="also compare over all tasks, on normalised scores")
-    text = "the returns that become 0 and 1, e.g. CartPole-v1=0:500 (known for D4RL's tasks and DeepMind Control)"
+    text = "the returns that become 0 and 1, e.g. CartPole-v1=0:500 (known: D4RL, DeepMind Control, Atari)"
     compare.add_argument("--bounds", action="append", default=[], type=_bounds, metavar="ENV=LOW:HIGH", help=text)
     compare.add_argument("--env", metavar="ENV", help="the environment of files that do not name theirs")
     compare.add_argument("--csv", metavar="FILE", help="write the curves, one line per seed and step")

@@ -11,8 +11,8 @@ from itertools import combinations
 
 import numpy as np
 
+from rl_training.core.bounds import Bounds, score_bounds
 from rl_training.core.checks import UserError, require
-from rl_training.core.d4rl import reference_bounds
 from rl_training.core.statistics import (
     Aggregate,
     Array,
@@ -31,7 +31,6 @@ from rl_training.studies.collect import Collection, collect, of_metric
 from rl_training.studies.curves import RETURN, Curve
 from rl_training.studies.tables import (
     SCORES,
-    Bounds,
     Comparison,
     CurvePoint,
     Estimate,
@@ -87,13 +86,11 @@ def _cut(curves: Sequence[Curve], up_to: int) -> list[Curve]:
 
 
 def _known_bounds(task: str, metric: str, given: Mapping[str, Bounds]) -> Bounds | None:
-    """The bounds given for a task, or those of D4RL and of DeepMind Control, whose returns are in 0 to 1,000."""
+    """The bounds given for a task, or the published ones of its environment."""
     env_id = task.partition(" (")[0]
     if task in given or env_id in given:
         return given.get(task) or given[env_id]
-    if metric != RETURN:
-        return None
-    return (0.0, 1000.0) if env_id.startswith("dm_control/") else reference_bounds(env_id)
+    return score_bounds(env_id) if metric == RETURN else None
 
 
 def estimate(scores: Scores, statistic: Aggregate = aggregate_iqm) -> Estimate:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rl_training.core.bounds import Bounds
 from rl_training.studies.curves import Curve
 
-Bounds = tuple[float, float]  # the scores that become 0 and 1
 SCORES = ("final", "best", "area")
 
 
