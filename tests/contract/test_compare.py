@@ -168,6 +168,14 @@ def test_seeds_evaluated_at_other_steps_are_interpolated() -> None:
     assert [(at.step, at.value) for at in table.variants[0].curve] == [(50, 5.0), (100, 10.0), (150, 15.0)]
 
 
+def test_of_very_many_variants_the_best_is_compared_with_each() -> None:
+    curves = [make_curve(f"v{level}", "E", 0, [(1, float(level))]) for level in range(11)]
+    (table,) = compare(Collection([curve for curve in curves if curve])).tasks
+    assert [(one.first, one.second) for one in table.improvements] == [("v10", f"v{i}") for i in reversed(range(10))]
+    few = compare(Collection([curve for curve in curves[:10] if curve])).tasks[0]
+    assert len(few.improvements) == 45
+
+
 def test_curves_as_csv_give_the_same_tables(runs: Path, tmp_path: Path) -> None:
     found = compare(collect([runs]))
     path = tmp_path / "curves.csv"

@@ -47,6 +47,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
     for algo, seeds in (("dqn", (0, 1, 2, 3)), ("ppo", (0, 1))):
         config = make_quick_config(algo, folder / "runs", seeds=seeds, video=True, eval_interval=40, eval_episodes=2)
         runs.append(train(config, show_progress=False).run_dir)
+    for run in runs:
+        best, final = (run / "agents" / f"seed_0_{kind}.safetensors" for kind in ("best", "final"))
+        assert (run / "video_last.webm").exists() == (best.read_bytes() != final.read_bytes())
     write_report(runs[0])
     assert write_page([folder / "runs"], folder / "study.html") == []
     return Pages(runs, runs[0] / "report.html", folder / "study.html")

@@ -110,6 +110,8 @@ def _write_video(session: Session) -> None:
             record_video(load_agent(best if best.exists() else final), session.source, run_dir / "video.webm")
             if best.exists() and final.exists() and best.read_bytes() != final.read_bytes():
                 record_video(load_agent(final), session.source, run_dir / "video_last.webm")
+            else:
+                (run_dir / "video_last.webm").unlink(missing_ok=True)  # of an earlier end of a resumed run
     except Exception as error:  # an environment may raise anything when it is rendered
         _print_note(f"no video: {error}")
 

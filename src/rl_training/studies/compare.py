@@ -44,6 +44,7 @@ __all__ = ["Bounds", "Comparison", "Curve", "Estimate", "VariantRow", "TaskTable
 
 MAX_GRID = 100  # points of a curve whose seeds were evaluated at different steps
 PROFILE_POINTS = 41
+MAX_PAIRED = 10  # variants of which all pairs are compared; of more the best one with each other
 
 
 def compare(
@@ -144,10 +145,12 @@ def _finished(task: str, rows: Sequence[VariantRow], scores: Mapping[str, Scores
     """The table with what is computed from all variants: probabilities of improvement and profiles."""
     everything = np.concatenate([one for many in scores.values() for one in many])
     thresholds = np.linspace(everything.min(), everything.max(), PROFILE_POINTS)
+    names = list(scores)
+    pairs = combinations(names, 2) if len(names) <= MAX_PAIRED else ((names[0], name) for name in names[1:])
     return TaskTable(
         task,
         tuple(rows),
-        tuple(_improvement(first, second, scores) for first, second in combinations(scores, 2)),
+        tuple(_improvement(first, second, scores) for first, second in pairs),
         tuple(thresholds.tolist()),
         tuple(_profile(name, many, thresholds) for name, many in scores.items()),
         bounds,
