@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench-cpu bench-dict bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz clean
+.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench-cpu bench-dict bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz results-page clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "rl_training needs Python 3.10 or newer; try make PYTHON=python3.11")'
 	@echo "setup: installing into $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco,dmc,box2d,atari,offline,tensorboard,wandb,mlflow,pandas]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco,dmc,box2d,atari,offline,tensorboard,wandb,mlflow,pandas,figures]'
 	@touch $@
 	@echo "setup: done"
 
@@ -103,6 +103,9 @@ kill-campaign: $(STAMP) ## 200 random kills of training over every algorithm: no
 
 fuzz: $(STAMP) ## load 5,000 mutated checkpoints and agents, 1,000 configs and 1,000 datasets, result in benchmarks/results
 	$(BIN)/python scripts/fuzz.py
+
+results-page: $(STAMP) ## benchmarks/results as one static page, build/results.html
+	$(BIN)/python benchmarks/results_page.py
 
 clean: ## remove .venv, caches and build products; runs/ stays
 	rm -rf $(VENV) $(PEERS) $(D3RLPY) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

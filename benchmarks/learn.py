@@ -28,7 +28,8 @@ from rl_training.core.d4rl import normalized_score
 from rl_training.core.results import TrainResult
 from rl_training.core.statistics import summarize
 from rl_training.envs.host.factory import env_source
-from rl_training.report.charts import CHART_CSS, Point, Series, line_chart
+from rl_training.report.chart_style import CHART_CSS
+from rl_training.report.charts import Point, Series, line_chart
 from rl_training.run.agent import load_agent
 from rl_training.run.algorithm_spec import get_algorithm_spec
 from rl_training.run.callbacks import Callback

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rl_training.core.checks import UserError
+from rl_training.core.statistics import summarize
 from rl_training.report.charts import (
     Point,
     Series,
@@ -136,7 +137,46 @@ def test_several_seeds_show_the_interquartile_mean_and_a_table(tmp_path: Path) -
     assert shown["Wall time"] == "2.0 s | 2,500 steps/s, all seeds together"
     assert page.count("<tr><td>") == 5
     assert "<tr><td>40</td><td>150</td><td>10</td><td>150</td><td>140</td><td>1,000</td>" in page
-    assert "step 1,000\nreturn: 119.2  (110 to 150)" in page
+    low, high = map(format_number, summarize([110.0, 111.0, 112.0, 113.0, 150.0])["interval"])
+    assert f"step 1,000\nreturn: 112  ({low} to {high})" in page
+    assert page.count('class="line thin"') == 10  # each seed's evaluations and training returns
+    assert f'<tr><th scope="row">1,000</th><td>112  ({low} to {high})</td></tr>' in page
+
+
+def test_very_many_seeds_stay_small(tmp_path: Path) -> None:
+    run = make_run(tmp_path, list(range(300)))
+    (run / "video.webm").write_bytes(b"x" * 2_900_000)
+    page = report_of(run)
+    assert len(page) < 5_000_000 and "thin: the first 64 seeds" in page and page.count('class="line thin"') == 128
+
+
+def test_three_seeds_are_a_mean_without_a_band(tmp_path: Path) -> None:
+    page = report_of(make_run(tmp_path, [0, 1, 20]))
+    assert "step 1,000\nreturn: 117<" in page
+    assert "mean; thin: each seed" in page and "interquartile" not in page
+
+
+def test_distribution_of_the_last_and_the_best_evaluation(tmp_path: Path) -> None:
+    run = make_run(tmp_path, [0, 1])
+    rows = [{"step": step, "seed": 0, "returns": returns} for step, returns in ((1, [9.0, 9.5]), (2, [0.0, 1.0, 1.0]))]
+    write_rows(run / "evaluations.jsonl", rows)
+    page = report_of(run)
+    assert "Distribution of returns" in page
+    assert "last evaluation: 3 from 0 to 2" in page and "best evaluation: 2 from 8 to 10" in page
+    assert '<tr><th scope="row">8 to 10</th><td>0</td><td>2</td></tr>' in page
+
+
+def test_videos_of_the_best_and_the_last_agent_that_fit(tmp_path: Path) -> None:
+    run = make_run(tmp_path, [0])
+    (run / "video.webm").write_bytes(b"best")
+    (run / "video_last.webm").write_bytes(b"last")
+    page = report_of(run)
+    assert re.findall(r'<video [^>]*aria-label="([^"]*)"', page) == ["Best agent", "Last agent"]
+    (run / "video_last.webm").write_bytes(b"x" * 3_100_000)
+    page = report_of(run)
+    assert page.count("<video ") == 1 and "Too large for this page: Last agent (3.1 MB)" in page
+    (run / "video.webm").write_bytes(b"x" * 2_900_000)
+    assert len(report_of(run)) < 5_000_000
 
 
 def test_failed_seed_is_named_and_left_out_of_the_final_numbers(tmp_path: Path) -> None:

@@ -86,11 +86,11 @@ def test_report_leaves_out_charts_that_tell_nothing(tmp_path: Path) -> None:
     }
     write_rows(tmp_path / "metrics.jsonl", rows_of(names, range(100, 600, 100)))
     page = report_of(tmp_path)
-    assert charts(page) == ["Evaluation return", "Training return", "Critic loss"]
+    assert charts(page) == ["Evaluation return", "Training return", "Distribution of returns", "Critic loss"]
     assert "Constant throughout: Ent coef 0.2000<" in page
     moving = {**names, "rollout/exploration_rate": lambda step: 1 / step, "train/learning_rate": lambda step: -step}
     write_rows(tmp_path / "metrics.jsonl", rows_of(moving, range(100, 600, 100)))
-    assert charts(report_of(tmp_path))[2:] == ["Exploration rate", "Learning rate", "Critic loss"]
+    assert charts(report_of(tmp_path))[3:] == ["Exploration rate", "Learning rate", "Critic loss"]
 
 
 # --- offline ---------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def test_report_of_an_offline_run_counts_updates_and_shows_its_data(tmp_path: Pa
     shown = tiles(page)
     assert shown["Updates"] == "1,000 | per seed" and shown["Wall time"] == "20.0 s | 200 updates/s, all seeds together"
     assert not {"Environment steps", "Gradient steps"} & set(shown)
-    assert charts(page) == ["Evaluation return", "Actor loss"] and "No data yet" not in page
+    assert charts(page) == ["Evaluation return", "Distribution of returns", "Actor loss"] and "No data yet" not in page
     assert "environment steps" not in page and "update 1,000\nreturn: " in page
     assert "<th>Updates</th>" in page and "<th>Training return</th>" not in page
     for fact in ("5,000 in 10 trajectories", "120.5 ± 30.2, from 80.0 to 200.0", "ab" * 32, "/data/&lt;hopper&gt;.npz"):
@@ -247,7 +247,6 @@ def test_report_command_writes_the_report_of_any_run(tmp_path: Path, capsys: Any
     ("words", "expected"),
     [
         (["gone"], "gone: no such run"),
-        (["."], "not a run directory (it has no run.json); the runs in it are run"),
         (["run/config.yaml"], "run/config.yaml: not a run directory (it has no run.json)"),
         (["run", "-o", "gone/x.html"], "gone/x.html: cannot be written (No such file or directory)"),
         (["run", "-o", "run"], "run: cannot be written (Is a directory)"),

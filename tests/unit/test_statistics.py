@@ -44,6 +44,13 @@ def test_mean_interval_agrees_with_the_normal_one() -> None:
     assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.015)
 
 
+@pytest.mark.parametrize("runs", [2, 5, 8, 16, 33])
+def test_the_fast_interval_of_the_interquartile_mean_has_the_bits_of_the_general_one(runs: int) -> None:
+    values = np.random.default_rng(runs).normal(-300, 80, size=runs)
+    general = bootstrap_interval(values, statistic=lambda sample: interquartile_mean(sample))
+    assert bootstrap_interval(values) == general
+
+
 def test_summary() -> None:
     assert summarize([3.0]) == {
         "statistic": "mean", "iqm": 3.0, "interval": (3.0, 3.0), "mean": 3.0, "std": 0.0, "n": 1,

@@ -50,9 +50,14 @@ def domain(env_id: str) -> str | None:
     return DOMAINS.get(_task(env_id))
 
 
-def normalized_score(env_id: str | None, value: float) -> float | None:
-    """The D4RL score of a return; None where D4RL has no reference for the environment."""
+def reference_bounds(env_id: str | None) -> tuple[float, float] | None:
+    """The returns of a random policy and of the expert; None where D4RL has no reference for the environment."""
     task, name = _task(env_id or ""), _name(env_id or "")
     sparse = (bounds for pattern, bounds in SPARSE_REFERENCES.items() if re.fullmatch(pattern, name))
-    bounds = REFERENCES.get(task) or next(sparse, None)
+    return REFERENCES.get(task) or next(sparse, None)
+
+
+def normalized_score(env_id: str | None, value: float) -> float | None:
+    """The D4RL score of a return; None where D4RL has no reference for the environment."""
+    bounds = reference_bounds(env_id)
     return None if bounds is None else 100 * (value - bounds[0]) / (bounds[1] - bounds[0])

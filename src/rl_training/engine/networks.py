@@ -153,7 +153,7 @@ class ModalNetwork(BoundNetwork[Output]):
         if current.recorded is not None:
             layers: Any = dict(network.module.named_modules())
             current.recorded += [layers[name.removesuffix(UNIFORMS)[:-1]].recorded for name in network.dropouts]
-        if network.buffers and self.group in current.trained:
+        if network.buffers:
             current.buffers[self.group] = {name: values[name].detach() for name in network.buffers}
         return output
 

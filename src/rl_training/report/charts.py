@@ -4,33 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import groupby, pairwise
+
+from rl_training.report.chart_style import COLORS
+from rl_training.report.html import data_table
 
 # Larger numbers overflow in the range of an axis, so they count as missing, like nan and inf.
 MAX_DRAWN = 1e150
 MIN_RANGE = 1e-150
 UNITS = ((1e9, 1e9, "B"), (1e6, 1e6, "M"), (1e4, 1e3, "k"), (0.0, 1.0, ""))
 LEFT, RIGHT, TOP, BOTTOM = 50.0, 14.0, 24.0, 38.0
-
-CHART_CSS = """
-.chart { margin: 0; }
-.chart figcaption { display: flex; flex-wrap: wrap; align-items: baseline; gap: 2px 10px; margin-bottom: 10px; }
-.chart figcaption b { font-weight: 600; }
-.chart figcaption span { color: var(--muted); font-size: 12px; }
-.chart figcaption .s0::before, .chart figcaption .s1::before { content: ""; display: inline-block; width: 14px;
-  height: 3px; border-radius: 2px; margin-right: 6px; vertical-align: middle; background: var(--line); }
-.chart svg { display: block; width: 100%; height: auto; overflow: visible; }
-.chart text { fill: var(--muted); font-size: 11.5px; font-variant-numeric: tabular-nums; }
-.s0 { --line: var(--accent); } .s1 { --line: var(--accent-2); }
-.grid { stroke: var(--grid); } .axis { stroke: var(--axis); }
-.line { fill: none; stroke: var(--line); stroke-width: 2; stroke-linejoin: round; stroke-linecap: round; }
-.band { fill: var(--line); opacity: .16; }
-.dot { fill: var(--line); stroke: var(--card); stroke-width: 1.5; }
-.spot rect { fill: transparent; } .spot line { stroke: var(--axis); stroke-dasharray: 3 3; }
-.spot .dot, .spot line { opacity: 0; } .spot:hover .dot, .spot:hover line { opacity: 1; }
-"""
 
 
 @dataclass(frozen=True)
@@ -45,11 +30,17 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """A named curve, with a marker at each point if `markers` is set."""
+    """A named curve, with a marker at each point if `markers` is set.
+
+    A `thin` one is in the background: not in the legend, the table and the values on hover.
+    """
 
     name: str
     points: Sequence[Point]
     markers: bool = False
+    thin: bool = False
+    dashed: bool = False
+    color: int | None = None  # by default the curve's place in the chart
 
 
 @dataclass(frozen=True)
@@ -74,32 +65,49 @@ def line_chart(
     *,
     note: str = "",
     x_name: str = "step",
-    width: int = 480,
-    height: int = 260,
+    size: tuple[int, int] = (480, 260),
+    from_zero: bool = True,
 ) -> str:
-    """One figure: title and note in HTML, curves with bands in SVG, or a remark that there is no data."""
-    drawn = [Series(one.name, _drawable(one.points), one.markers) for one in series]
-    drawn = [one for one in drawn if one.points]
-    names = (
-        [f'<span class="s{i % 2}">{escape(one.name)}</span>' for i, one in enumerate(drawn)] if len(drawn) > 1 else []
-    )
+    """One figure: title and note in HTML, curves with bands in SVG and a table, or a remark that there is no data."""
+    width, height = size
+    drawn = [replace(one, points=_drawable(one.points)) for one in series]
+    drawn = [_colored(one, index) for index, one in enumerate(one for one in drawn if one.points)]
+    main = [one for one in drawn if not one.thin]
+    names = [_key(one) for one in main] if len(main) > 1 else []
     notes = [f"<span>{escape(note)}</span>"] if note else []
     caption = f"<figcaption><b>{escape(title)}</b>{''.join(names + notes)}</figcaption>"
     if not drawn:
         return f'<figure class="chart">{caption}<p class="empty">No data yet.</p></figure>'
     points = [point for one in drawn for point in one.points]
-    x_axis = _step_axis([point.x for point in points], LEFT, width - RIGHT, max_ticks=max(5, width // 90))
+    x_values = [point.x for point in points] + ([0.0] if from_zero else [])
+    x_axis = _step_axis(x_values, LEFT, width - RIGHT, max_ticks=max(5, width // 90))
     y_values = [value for point in points for value in (point.y, point.low, point.high) if value is not None]
-    y_axis = _value_axis(y_values, height - BOTTOM, TOP, max_ticks=max(5, height // 50))
+    y_axis = value_axis(y_values, height - BOTTOM, TOP, max_ticks=max(5, height // 50))
     parts = [
-        *_frame(x_axis, y_axis, x_label, y_label),
-        *(part for i, one in enumerate(drawn) for part in _curve(one, i, x_axis, y_axis)),
-        *_spots(drawn, x_axis, y_axis, x_name),
+        *frame(x_axis, y_axis, x_label, y_label),
+        *(part for one in sorted(drawn, key=lambda one: not one.thin) for part in _curve(one, x_axis, y_axis)),
+        *_spots(main, x_axis, y_axis, x_name),
     ]
     return (
         f'<figure class="chart">{caption}<svg viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{escape(title)}">{"".join(parts)}</svg></figure>'
+        f'aria-label="{escape(title)}">{"".join(parts)}</svg>{_numbers(main, x_name)}</figure>'
     )
+
+
+def _colored(series: Series, index: int) -> Series:
+    return replace(series, color=(index if series.color is None else series.color) % COLORS)
+
+
+def _key(series: Series) -> str:
+    return f'<span class="key s{series.color}{" dashed" if series.dashed else ""}">{escape(series.name)}</span>'
+
+
+def _numbers(series: Sequence[Series], x_name: str) -> str:
+    """The table of a chart: a row for each place on the axis, a column for each curve."""
+    places = sorted({point.x for one in series for point in one.points})
+    columns = [{point.x: _value(point) for point in one.points} for one in series]
+    rows = ([format_number(x), *(column.get(x, "") for column in columns)] for x in places)
+    return data_table([x_name, *(one.name for one in series)], rows)
 
 
 def nice_ticks(low: float, high: float, count: int) -> tuple[float, ...]:
@@ -157,14 +165,16 @@ def _drawable(points: Sequence[Point]) -> list[Point]:
 
 
 def _step_axis(values: Sequence[float], start: float, end: float, max_ticks: int) -> Axis:
-    """An axis of training steps, from zero to the last, with ticks in between."""
-    low = min(0.0, *values)
+    """An axis from the first value to the last, with ticks in between."""
+    low = min(values)
     high = max(values) if max(values) > low else low + 1
-    ticks = tuple(tick for tick in nice_ticks(low, high, max_ticks) if low <= tick <= high * (1 + 1e-9))
+    slack = 1e-9 * (high - low)
+    ticks = tuple(tick for tick in nice_ticks(low, high, max_ticks) if low - slack <= tick <= high + slack)
     return Axis(low, high, start, end, ticks)
 
 
-def _value_axis(values: Sequence[float], start: float, end: float, max_ticks: int) -> Axis:
+def value_axis(values: Sequence[float], start: float, end: float, max_ticks: int) -> Axis:
+    """An axis of values, between round numbers."""
     low, high = min(values), max(values)
     largest = max(abs(low), abs(high))
     if high - low <= max(1e-9 * largest, MIN_RANGE):
@@ -174,7 +184,8 @@ def _value_axis(values: Sequence[float], start: float, end: float, max_ticks: in
     return Axis(ticks[0], ticks[-1], start, end, ticks)
 
 
-def _frame(x_axis: Axis, y_axis: Axis, x_label: str, y_label: str) -> Iterator[str]:
+def frame(x_axis: Axis, y_axis: Axis, x_label: str, y_label: str) -> Iterator[str]:
+    """The grid, the axes and their labels."""
     left, right, bottom = x_axis.start, x_axis.end, y_axis.start
     for tick, label in zip(y_axis.ticks, format_ticks(y_axis.ticks), strict=True):
         y = y_axis(tick)
@@ -189,16 +200,17 @@ def _frame(x_axis: Axis, y_axis: Axis, x_label: str, y_label: str) -> Iterator[s
     yield f'<text x="0" y="{y_axis.end - 14:g}">{escape(y_label)}</text>'
 
 
-def _curve(series: Series, index: int, x_axis: Axis, y_axis: Axis) -> Iterator[str]:
-    yield f'<g class="s{index % 2}">'
+def _curve(series: Series, x_axis: Axis, y_axis: Axis) -> Iterator[str]:
+    yield f'<g class="s{series.color}">'
     upper = [(point.x, point.high) for point in series.points if point.low is not None and point.high is not None]
     lower = [(point.x, point.low) for point in series.points if point.low is not None and point.high is not None]
     if len(upper) > 1:
         outline = " ".join(f"{x_axis(x):.1f},{y_axis(y):.1f}" for x, y in upper + lower[::-1] if y is not None)
         yield f'<polygon class="band" points="{outline}"/>'
     places = [f"{x_axis(point.x):.1f},{y_axis(point.y):.1f}" for point in series.points]
-    yield f'<polyline class="line" points="{" ".join(places)}"/>'
-    if series.markers or len(places) == 1:
+    kind = "line" + (" thin" if series.thin else "") + (" dashed" if series.dashed else "")
+    yield f'<polyline class="{kind}" points="{" ".join(places)}"/>'
+    if series.markers or (len(places) == 1 and not series.thin):
         for place in places:
             x, y = place.split(",")
             yield f'<circle class="dot" cx="{x}" cy="{y}" r="{4 if len(places) < 40 else 2.5}"/>'
@@ -217,7 +229,7 @@ def _spots(series: Sequence[Series], x_axis: Axis, y_axis: Axis, x_name: str) ->
     for (x, entries), place, (left, right) in zip(columns, places, pairwise(edges), strict=True):
         lines = [f"{x_name} {format_number(x)}", *(_describe(series[i].name, point) for _, i, point in entries)]
         dots = (
-            f'<circle class="dot s{i % 2}" cx="{place:.1f}" cy="{y_axis(point.y):.1f}" r="4.5"/>'
+            f'<circle class="dot s{series[i].color}" cx="{place:.1f}" cy="{y_axis(point.y):.1f}" r="4.5"/>'
             for _, i, point in entries
         )
         yield (
@@ -229,7 +241,12 @@ def _spots(series: Sequence[Series], x_axis: Axis, y_axis: Axis, x_name: str) ->
 
 
 def _describe(name: str, point: Point) -> str:
+    return f"{name}: {_value(point)}"
+
+
+def _value(point: Point) -> str:
+    """The value of a point, and its band: `119.2  (110 to 150)`."""
     spread = ""
     if point.low is not None and point.high is not None and point.low != point.high:
         spread = f"  ({format_number(point.low)} to {format_number(point.high)})"
-    return f"{name}: {format_number(point.y)}{spread}"
+    return f"{format_number(point.y)}{spread}"

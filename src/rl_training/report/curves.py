@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-import base64
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 
+from rl_training.core.statistics import uses_iqm
 from rl_training.report.charts import Point, Series, format_number, line_chart
-from rl_training.report.run_data import Run, curve_points, episode_returns, metric_values
+from rl_training.report.histogram import histogram
+from rl_training.report.html import card, video_card
+from rl_training.report.run_data import (
+    Row,
+    Run,
+    Values,
+    curve_points,
+    episode_returns,
+    interval_points,
+    mean_of,
+    metric_values,
+    seed_points,
+)
 
+MAX_SEED_LINES = 64
+MAX_VIDEO_BYTES = 3_000_000  # of all videos of a run: 4 MB of its page
 TRAINING_RETURN = "rollout/ep_rew_mean"
 METRIC_TITLES = {TRAINING_RETURN: "Training return", "rollout/ep_len_mean": "Episode length"}
 ABBREVIATIONS = {"q", "td", "kl", "bc", "cql"}
@@ -37,32 +53,82 @@ def curves(run: Run) -> str:
 
 
 def _returns(run: Run) -> str:
-    """Evaluations, training episodes and the video; a run on a dataset alone has no training episodes."""
-    many = len(run.seeds) > 1
-    points = curve_points(run.evaluations, episode_returns, many)
-    training = _metric_points(run, TRAINING_RETURN)
+    """Evaluations, videos, training episodes and the distribution; a run on a dataset alone has no such episodes."""
     parts = []
-    if points or not run.dataset:
-        evaluation = line_chart(
-            [Series("return", points, markers=True)],
-            "Evaluation return",
-            run.x_label,
-            "return",
-            note=f"mean over {'seeds' if many else 'episodes'}, band from lowest to highest" if points else "",
-            x_name=run.unit.removesuffix("s"),
-            width=990,
-            height=330,
-        )
-        parts.append(f'<div class="card scroll">{evaluation}</div>')
-    cards = []
-    if training or not run.dataset:
-        width = 470 if run.video else 990
-        cards.append(f'<div class="card">{_metric_chart(run, TRAINING_RETURN, training, width, 310)}</div>')
-    if run.video is not None:
-        cards.append(_video(run.video))
+    if run.evaluations or not run.dataset:
+        parts.append(card(_return_chart(run, run.evaluations, episode_returns, "Evaluation return", 990), "scroll"))
+    titles = ("Best agent" if run.last_video else "Trained policy", "Last agent")
+    videos, left_out = fitting_videos(dict(zip(titles, (run.video, run.last_video), strict=True)))
+    cards = [video_card(title, video) for title, video in videos.items()]
+    if any(metric_values(TRAINING_RETURN)(row) for row in run.metrics) or not run.dataset:
+        width = 990 if not run.evaluations else 470
+        values = metric_values(TRAINING_RETURN)
+        cards.append(card(_return_chart(run, run.metrics, values, METRIC_TITLES[TRAINING_RETURN], width)))
+    if run.evaluations:
+        cards.append(card(_distribution(run)))
     if cards:
         parts.append(f'<div class="row">{"".join(cards)}</div>')
+    if left_out:
+        parts.append(f'<p class="about constant">Too large for this page: {escape(", ".join(left_out))}</p>')
     return f"<h2>Returns</h2>{''.join(parts)}" if parts else ""
+
+
+def fitting_videos(
+    videos: Mapping[str, bytes | None], budget: int = MAX_VIDEO_BYTES
+) -> tuple[dict[str, bytes], list[str]]:
+    """The videos that fit into a page, in their order, and a line for each of the others."""
+    kept, left_out = dict[str, bytes](), list[str]()
+    for title, video in videos.items():
+        if video is None:
+            continue
+        if len(video) <= budget:
+            kept[title], budget = video, budget - len(video)
+        else:
+            left_out.append(f"{title} ({len(video) / 1e6:.1f} MB)")
+    return kept, left_out
+
+
+def _return_chart(run: Run, rows: Sequence[Row], values_of: Values, title: str, width: int) -> str:
+    """Returns over steps: of several seeds the interquartile mean with its interval, and a thin line for each."""
+    name = "return" if rows is run.evaluations else title
+    if len(run.seeds) < 2:
+        points = curve_points(rows, values_of, False)
+        series = [Series(name, points, markers=rows is run.evaluations)]
+        note = "mean over episodes, band from lowest to highest" if points and rows is run.evaluations else ""
+    else:
+        points = interval_points(rows, values_of)
+        series = [Series(name, points, markers=rows is run.evaluations)]
+        lines = list(seed_points(rows, values_of).items())[:MAX_SEED_LINES]
+        series += [Series(f"seed {seed}", one, thin=True) for seed, one in lines]
+        statistic = "interquartile mean and its 95 % interval" if uses_iqm(len(run.seeds)) else "mean"
+        each = "each seed" if len(run.seeds) <= MAX_SEED_LINES else f"the first {MAX_SEED_LINES} seeds"
+        note = f"{statistic}; thin: {each}" if points else ""
+    broken = _broken(rows, TRAINING_RETURN) if rows is run.metrics else ""
+    return line_chart(
+        [replace(one, color=0) for one in series],
+        title,
+        run.x_label,
+        "return",
+        note=broken or note,
+        x_name=run.unit.removesuffix("s"),
+        size=(width, 330 if width > 600 else 260),
+    )
+
+
+def _distribution(run: Run) -> str:
+    """The returns of all episodes of each seed's last evaluation, and of its best one."""
+    last: dict[int, list[float]] = {}
+    best: dict[int, list[float]] = {}
+    for row in run.evaluations:
+        seed, returns = row["seed"], episode_returns(row)
+        last[seed] = returns
+        if seed not in best or mean_of(returns) > mean_of(best[seed]):
+            best[seed] = returns
+    groups = {
+        "last evaluation": [value for returns in last.values() for value in returns],
+        "best evaluation": [value for returns in best.values() for value in returns],
+    }
+    return histogram(groups, "Distribution of returns", "return", "episodes of all seeds" if len(last) > 1 else "")
 
 
 def _metric_points(run: Run, name: str) -> list[Point]:
@@ -74,12 +140,16 @@ def _is_constant(points: list[Point]) -> bool:
 
 
 def _metric_chart(run: Run, name: str, points: list[Point], width: int, height: int) -> str:
-    broken = sum(isinstance(value := row.get(name), float) and not math.isfinite(value) for row in run.metrics)
-    note = f"{broken} values not finite" if broken else ""
+    note = _broken(run.metrics, name)
     title, unit = _title(name), run.unit
     return line_chart(
-        [Series(title, points)], title, unit, name, note=note, x_name=unit.removesuffix("s"), width=width, height=height
+        [Series(title, points)], title, unit, name, note=note, x_name=unit.removesuffix("s"), size=(width, height)
     )
+
+
+def _broken(rows: Sequence[Row], name: str) -> str:
+    broken = sum(isinstance(value := row.get(name), float) and not math.isfinite(value) for row in rows)
+    return f"{broken} values not finite" if broken else ""
 
 
 def _title(name: str) -> str:
@@ -87,11 +157,3 @@ def _title(name: str) -> str:
         return METRIC_TITLES[name]
     words = [word.upper() if word in ABBREVIATIONS else word for word in name.split("/", 1)[1].split("_")]
     return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
-
-
-def _video(video: bytes) -> str:
-    data = base64.b64encode(video).decode("ascii")
-    return (
-        '<div class="card chart"><b>Trained policy</b><video controls autoplay loop muted playsinline '
-        f'src="data:video/webm;base64,{data}"></video></div>'
-    )

@@ -11,8 +11,9 @@ from typing import Any
 
 from rl_training.core.checks import UserError
 from rl_training.core.statistics import summarize, uses_iqm
-from rl_training.report.charts import CHART_CSS, format_column, format_number
+from rl_training.report.charts import format_column, format_number
 from rl_training.report.curves import TRAINING_RETURN, curves
+from rl_training.report.html import callout, page
 from rl_training.report.run_data import (
     Run,
     as_mapping,
@@ -25,7 +26,6 @@ from rl_training.report.run_data import (
     pace,
     std_of,
 )
-from rl_training.report.style import PAGE_CSS
 
 STATUS_LABELS = {
     "running": "Running",
@@ -36,40 +36,41 @@ STATUS_LABELS = {
 }
 
 
-def write_report(run_dir: Path, path: Path | None = None) -> Path:
-    """Write the report of a run directory, complete or not, and return its path: by default `report.html`."""
+def write_report(run_dir: Path, path: Path | None = None, refresh: float | None = None) -> Path:
+    """Write the report of a run directory, complete or not, and return its path: by default `report.html`.
+
+    With `refresh`, a browser loads the page again after so many seconds.
+    """
     if not run_dir.is_dir():
         raise UserError(f"no run directory at {run_dir}")
-    path = run_dir / "report.html" if path is None else path
+    return replace_page(run_dir / "report.html" if path is None else path, _page(load_run(run_dir), refresh))
+
+
+def replace_page(path: Path, text: str) -> Path:
+    """Write a page under another name first: whoever has it open sees the old one or the new one."""
     unfinished = path.with_name(f".{path.name}.part")
     try:
-        unfinished.write_text(_page(load_run(run_dir)), encoding="utf-8")
+        unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
     return path
 
 
-def _page(run: Run) -> str:
+def _page(run: Run, refresh: float | None) -> str:
     algo, env_id = run.info.get("algo"), run.info.get("env_id")
     title = f"{str(algo).upper()} on {env_id}" if algo and env_id else "Training run"
     tone = run.status if run.status in STATUS_LABELS else "unknown"
     label = STATUS_LABELS.get(run.status, run.status.capitalize())
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; media-src data:">
-<style>{PAGE_CSS}{CHART_CSS}</style></head><body><main>
-<h1>{escape(title)} <span class="status {tone}">{escape(label)}</span></h1>
+    body = f"""<h1>{escape(title)} <span class="status {tone}">{escape(label)}</span></h1>
 <p class="about">{escape(_about(run))}</p>
 {_callouts(run)}
 {_headline(run)}
 {curves(run)}
 {_dataset(run)}
 {_seed_table(run)}
-{_provenance(run)}
-</main></body></html>
-"""
+{_provenance(run)}"""
+    return page(title, body, refresh=refresh)
 
 
 def _about(run: Run) -> str:
@@ -99,9 +100,7 @@ def _callouts(run: Run) -> str:
     for seed, details in run.failed_seeds.items():
         text = ", ".join(f"{key}: {value}" for key, value in details.items()) if isinstance(details, dict) else details
         messages.append(("failed", f"Seed {seed} failed", str(text)))
-    return "".join(
-        f'<p class="card callout {tone}"><b>{escape(head)}.</b> {escape(text)}</p>' for tone, head, text in messages
-    )
+    return "".join(callout(*message) for message in messages)
 
 
 def _headline(run: Run) -> str:
@@ -152,7 +151,7 @@ def _effort_tiles(run: Run) -> list[str]:
     tiles = [_tile(name, value, detail=each) for name, value in numbers.items() if value is not None]
     if seconds is not None:
         together = ", all seeds together" if shown and many else ""
-        tiles.append(_tile("Wall time", _duration(seconds), detail=shown + together))
+        tiles.append(_tile("Wall time", duration(seconds), detail=shown + together))
     return tiles
 
 
@@ -165,7 +164,8 @@ def _tile(name: str, value: float | str | None, spread: float | None = None, det
     )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time for people: `2.5 s`, `3 min 05 s` or `2 h 10 min`."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, second = divmod(round(seconds), 60)
@@ -217,13 +217,14 @@ def _seed_table(run: Run) -> str:
         lines.append(f"<tr>{numbers}<td>{state}</td></tr>")
     head = "".join(f"<th>{name}</th>" for name in ("Seed", *columns, ""))
     table = f'<table class="numbers"><tr>{head}</tr>{"".join(lines)}</table>'
-    return f'<h2>Seeds</h2><div class="card scroll">{table}</div>'
+    return f'<h2>Seeds</h2><div class="card scroll" tabindex="0">{table}</div>'
 
 
 def _provenance(run: Run) -> str:
     command = run.info.get("command")
     facts = {
         "Command": shlex.join(map(str, command)) if isinstance(command, list) else command,
+        "Same run again": reproduction(run),
         "Git commit": run.info.get("git_commit"),
         "Versions": _pairs(run.info.get("versions"), " "),
         "Execution plan": _pairs(run.info.get("execution_plan"), ": "),
@@ -233,6 +234,11 @@ def _provenance(run: Run) -> str:
     return _facts("How it was made", facts) + (
         f'<details class="card"><summary>Configuration</summary><pre>{config}</pre></details>' if config else ""
     )
+
+
+def reproduction(run: Run) -> str:
+    """The command that trains the run again from its config."""
+    return f"rl-training train --config {shlex.quote(str(run.path / 'config.yaml'))}" if run.path and run.config else ""
 
 
 def _facts(title: str, facts: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rl_training.core.statistics import summarize, uses_iqm
 from rl_training.files.json_lines import read_rows
 from rl_training.files.run_directory import is_locked
 from rl_training.report.charts import MAX_DRAWN, Point
@@ -27,8 +28,10 @@ class Run:
     config: str
     metrics: Sequence[Row]
     evaluations: Sequence[Row]
-    video: bytes | None
+    video: bytes | None  # of the best agent
+    last_video: bytes | None = None  # of the last agent, where it is another one
     locked: bool | None = None  # whether a process is running it; None: unknown
+    path: Path | None = None
 
     @property
     def status(self) -> str:
@@ -95,15 +98,20 @@ class Run:
 
 def load_run(run_dir: Path) -> Run:
     """Read a run directory; missing or invalid files are taken as empty."""
-    video = run_dir / "video.webm"
     return Run(
         info=as_mapping(_parse_json(_read_text(run_dir / "run.json"))),
         config=_read_text(run_dir / "config.yaml"),
         metrics=merged_rows(run_dir / "metrics.jsonl"),
         evaluations=[row for row in merged_rows(run_dir / "evaluations.jsonl") if episode_returns(row)],
-        video=video.read_bytes() if video.is_file() else None,
+        video=_read_video(run_dir / "video.webm"),
+        last_video=_read_video(run_dir / "video_last.webm"),
         locked=is_locked(run_dir),
+        path=run_dir,
     )
+
+
+def _read_video(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
 
 
 def _read_text(path: Path) -> str:
@@ -202,8 +210,42 @@ def pace(run: Run) -> tuple[float | None, float | None]:
         return None, None
 
 
-def curve_points(rows: Sequence[Row], values_of: Callable[[Row], list[float]], many_seeds: bool) -> list[Point]:
+Values = Callable[[Row], list[float]]
+
+
+def curve_points(rows: Sequence[Row], values_of: Values, many_seeds: bool) -> list[Point]:
     """Mean, minimum and maximum at each step: over seeds where there are several, else over the values."""
+    points = []
+    for step, by_seed in _gathered(rows, values_of).items():
+        if many_seeds:
+            values = [mean_of(one) for one in by_seed.values()]
+        else:
+            values = [value for one in by_seed.values() for value in one]
+        points.append(Point(step, mean_of(values), min(values), max(values)))
+    return points
+
+
+def interval_points(rows: Sequence[Row], values_of: Values) -> list[Point]:
+    """The interquartile mean over seeds and its 95 % interval at each step; of fewer than four seeds the mean alone."""
+    points = []
+    for step, by_seed in _gathered(rows, values_of).items():
+        across = summarize([mean_of(one) for one in by_seed.values()])
+        interval = across["interval"] if uses_iqm(across["n"]) else (None, None)
+        points.append(Point(step, across["iqm"], *interval))
+    return points
+
+
+def seed_points(rows: Sequence[Row], values_of: Values) -> dict[int, list[Point]]:
+    """The mean at each step of each seed."""
+    found: dict[int, list[Point]] = defaultdict(list)
+    for step, by_seed in _gathered(rows, values_of).items():
+        for seed, values in by_seed.items():
+            found[seed].append(Point(step, mean_of(values)))
+    return found
+
+
+def _gathered(rows: Sequence[Row], values_of: Values) -> dict[float, dict[int, list[float]]]:
+    """The values at each step and seed; neighbouring steps are put together where there are very many."""
     steps = sorted({row["step"] for row in rows})
     width = max(1, math.ceil(len(steps) / MAX_POINTS))
     place = {step: steps[min(i - i % width + width, len(steps)) - 1] for i, step in enumerate(steps)}
@@ -211,11 +253,4 @@ def curve_points(rows: Sequence[Row], values_of: Callable[[Row], list[float]], m
     for row in rows:
         if values := values_of(row):
             gathered[place[row["step"]]][row["seed"]] += values
-    points = []
-    for step, by_seed in gathered.items():
-        if many_seeds:
-            values = [mean_of(one) for one in by_seed.values()]
-        else:
-            values = [value for one in by_seed.values() for value in one]
-        points.append(Point(step, mean_of(values), min(values), max(values)))
-    return points
+    return gathered

@@ -5,10 +5,12 @@ from __future__ import annotations
 PAGE_CSS = """
 :root { color-scheme: light dark; --page: #f6f7f9; --card: #fff; --text: #1b2230; --muted: #667085; --edge: #e3e6eb;
   --grid: #edeff3; --axis: #b8bfca; --accent: #2f6fdb; --accent-2: #c2571b; --good: #1a7f4b; --warn: #9a6700;
-  --bad: #c2303b; }
+  --bad: #c2303b; --accent-3: #1a7f4b; --accent-4: #a13d97; --accent-5: #0e8a9c; --accent-6: #9a6700;
+  --accent-7: #c2303b; }
 @media (prefers-color-scheme: dark) { :root { --page: #11151c; --card: #191f29; --text: #e4e8ef; --muted: #95a0b2;
   --edge: #2a3240; --grid: #252d3a; --axis: #4c586b; --accent: #6ea6ff; --accent-2: #f09a5f; --good: #4cc38a;
-  --warn: #e0b03c; --bad: #ff7a80; } }
+  --warn: #e0b03c; --bad: #ff7a80; --accent-3: #4cc38a; --accent-4: #e08bd6; --accent-5: #4cc7d9;
+  --accent-6: #e0b03c; --accent-7: #ff7a80; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--text);
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
@@ -37,6 +39,15 @@ h2 { margin: 40px 0 14px; font-size: 17px; font-weight: 650; letter-spacing: -.0
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); }
 .multiples { grid-template-columns: repeat(auto-fill, minmax(min(100%, 300px), 1fr)); margin-top: 0; }
 .scroll { overflow-x: auto; } .scroll .chart { min-width: 720px; }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+.filters { display: flex; flex-wrap: wrap; align-items: center; gap: 10px 18px; margin: 0 0 16px; color: var(--muted); }
+.filters input, .filters select { font: inherit; max-width: 100%; color: var(--text); background: var(--card);
+  padding: 3px 8px; border: 1px solid var(--edge); border-radius: 6px; }
+[hidden] { display: none !important; } a { color: var(--accent); }
+h3 { display: flex; flex-wrap: wrap; align-items: center; gap: 6px 12px; margin: 0; font-size: 17px;
+  scroll-margin: 16px; }
+.prose td { white-space: normal; min-width: 220px; }
+.spaced { margin-top: 16px; }
 .empty { margin: 0; padding: 28px 0; text-align: center; color: var(--muted); }
 video { display: block; width: 100%; max-height: 420px; margin-top: 10px; border-radius: 8px;
   border: 1px solid var(--edge); }
@@ -47,6 +58,11 @@ th { color: var(--muted); font-size: 13px; font-weight: 500; white-space: nowrap
 td { overflow-wrap: anywhere; } .numbers :not(:last-child) { text-align: right; }
 .numbers th, .numbers td { padding-left: 14px; }
 .facts th { width: 150px; line-height: 23px; }
+.cells th, .cells td { white-space: nowrap; overflow-wrap: normal; text-align: right; padding: 7px 0 7px 16px; }
+.cells th[scope="row"] { color: var(--text); } .cells tr > :first-child { text-align: left; padding-left: 0; }
+.words td, .words th { text-align: left; } td > code { overflow-wrap: anywhere; }
+@media (max-width: 560px) { main { padding: 24px 14px 48px; } .facts, .facts tbody, .facts tr, .facts th, .facts td {
+  display: block; width: auto; } .facts td { border-top: 0; padding-top: 0; } .card { padding: 14px; } }
 code, pre { font: 13px/1.6 ui-monospace, "SF Mono", "Cascadia Mono", Menlo, Consolas, monospace; }
 pre { margin: 14px 0 0; overflow-x: auto; } summary { cursor: pointer; font-weight: 600; }
 details.card { margin-top: 16px; }

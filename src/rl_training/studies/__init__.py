@@ -1,0 +1,1 @@
+"""Studies: many runs compared, swept, tuned and reported together."""
