@@ -1,0 +1,1 @@
+"""Studies: many runs from one file, compared, swept or tuned."""
