@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch
+
 from rl_training.core.checks import UserError
 from rl_training.studies.folder import StudyFolder
 from rl_training.studies.launchers import NAMES, Launcher, LocalLauncher
 from rl_training.studies.needs import Needs
 from rl_training.studies.parts import Part
-from rl_training.studies.slots import local_slots
+from rl_training.studies.slots import gpu_share, local_slots, memory_of
 from rl_training.studies.study_file import Resources
 
 
@@ -38,4 +40,14 @@ def choose_launcher(
     """The launcher that the options name."""
     if options.launcher not in NAMES:
         raise UserError(f"launch must be one of {', '.join(NAMES)}, got {options.launcher!r}")
+    share = gpu_share(resources, parts, torch.cuda.device_count())
+    if options.launcher == "ray":
+        from rl_training.studies.ray_launcher import RayLauncher
+
+        return RayLauncher(folder, resources, share, options.address, options.jobs)
+    if options.launcher == "slurm":
+        from rl_training.studies.slurm_launcher import SlurmLauncher
+
+        memory = memory_of(resources, needs)
+        return SlurmLauncher(folder, resources, memory, share, options.sbatch, options.jobs)
     return LocalLauncher(folder, local_slots(resources, parts, needs, options.jobs))

@@ -8,18 +8,20 @@ import fcntl
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from rl_training.core.checks import UserError
 from rl_training.core.signals import StopSignals, active_signals, deferred
 from rl_training.studies.folder import StudyFolder
 
 PROGRAM = (sys.executable, "-m", "rl_training")
 PR_SET_PDEATHSIG = 1  # Linux
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.05  # a signal that reaches both processes must count as one, see `core/signals.py`
 _prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
 
 
@@ -87,6 +89,9 @@ def run_part(path: str | Path, name: str, environment: Mapping[str, str] | None 
     Where another process still trains it, wait until that has ended, and continue what it left.
     """
     folder, signals = StudyFolder(Path(path)), active_signals()
+    if not folder.config(name).exists():
+        where = socket.gethostname()
+        raise UserError(f"{folder.path}: not seen on {where}; the folder of a study must be shared by all machines")
     process = None
     with deferred():
         while True:
