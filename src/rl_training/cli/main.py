@@ -21,14 +21,14 @@ from rl_training.cli.errors import report_error
 from rl_training.cli.list_command import add_list
 from rl_training.cli.report_command import add_report
 from rl_training.cli.run_commands import add_resume, add_train
-from rl_training.cli.study_commands import add_sweep
+from rl_training.cli.study_commands import add_sweep, add_tune
 from rl_training.core.checks import Note
 from rl_training.core.signals import NUMBERS, stop_signals
 from rl_training.core.version import __version__
 
 COMMANDS = (
     add_train, add_resume, add_evaluate, add_predict, add_record, add_report, add_data, add_list, add_describe,
-    add_doctor, add_demo, add_sweep,
+    add_doctor, add_demo, add_sweep, add_tune,
 )  # fmt: skip
 EXIT_SECONDS = 1.0  # limit of cleanup at exit after a signal, when everything is saved
 

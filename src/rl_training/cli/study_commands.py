@@ -1,4 +1,4 @@
-"""`rl-training sweep`: many runs from one file."""
+"""`rl-training sweep` and `rl-training tune`: many runs from one file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from rl_training.cli.arguments import Args, Parser, add_command, whole_number
+from rl_training.cli.arguments import Args, Parser, add_command, print_answer, whole_number
 
 
 def add_sweep(subparsers: Any) -> None:
@@ -47,4 +47,30 @@ def run_sweep(args: Args) -> int:
         sweep.finish_study(plan.folder.path)
     for line in sweep.failure_lines(plan, outcome):
         print(f"error: {line}", file=sys.stderr)
+    return 1 if outcome.failed else 0
+
+
+def add_tune(subparsers: Any) -> None:
+    text = "search the settings of an algorithm with Optuna; the same command continues it"
+    tune = add_command(subparsers, "tune", run_tune, text)
+    tune.add_argument("study", metavar="STUDY.yaml")
+    tune.add_argument("--best", metavar="FILE", help="write the config of the best trial")
+    add_launch_options(tune)
+
+
+def run_tune(args: Args) -> int:
+    from rl_training.studies import tune
+    from rl_training.studies.choose_launcher import LaunchOptions
+
+    options = LaunchOptions(args.launch, args.jobs, args.address, tuple(args.sbatch))
+    tuning = tune.load_tuning(args.study)
+    outcome, trials = tune.run_tuning(tuning, options, show_progress=not args.quiet)
+    rows, importance = tune.trial_rows(trials), trials.importance()
+    answer = {"study": str(tuning.folder.path), "trials": rows, "importance": importance}
+    print_answer(args, answer, "\n".join(tune.result_lines(tuning, trials)))
+    if args.best is not None:
+        number = tune.write_best(tuning, trials, args.best)
+        print(f"best  trial {number}, config {args.best}", file=sys.stderr)
+    for name, reason in outcome.failed.items():
+        print(f"error: {name}: {reason} (log {tuning.folder.log(name)})", file=sys.stderr)
     return 1 if outcome.failed else 0

@@ -38,12 +38,15 @@ class Part:
     name: str
     config: TrainConfig
     changes: tuple[tuple[str, Any], ...] = ()  # its overrides, for people
+    title: str = ""  # replaces its description
 
     @property
     def label(self) -> str:
         """The part in a few words, for the display."""
+        if self.title:
+            return self.title
         config, seeds = self.config, len(self.config.seed_list)
-        words = [config.algo, config.env_id, *(f"{key}={_short(value)}" for key, value in self.changes)]
+        words = [config.algo, config.env_id, *(f"{key}={short_value(value)}" for key, value in self.changes)]
         return " ".join([*words, f"x {seeds} seeds" if seeds > 1 else f"seed {config.seed_list[0]}"])
 
 
@@ -51,13 +54,14 @@ def part_of(config: TrainConfig, changes: Sequence[tuple[str, Any]], folder: Pat
     """The part of a config, in the `runs` of a study's folder."""
     plain = {name: value for name, value in config.to_dict().items() if name not in PLACE}
     digest = hashlib.sha256(to_json(plain)).hexdigest()[:10]
-    words = [config.algo, config.env_id, *(f"{key.rpartition('.')[2]}={_short(value)}" for key, value in changes)]
+    words = [config.algo, config.env_id, *(f"{key.rpartition('.')[2]}={short_value(value)}" for key, value in changes)]
     readable = re.sub(r"[^A-Za-z0-9._=+-]+", "_", "-".join(words))[:LABEL_LENGTH].rstrip("-_.")
     name = f"{readable}-{digest}"
     return Part(name, replace(config, output_dir=folder / "runs", run_name=name), tuple(changes))
 
 
-def _short(value: Any) -> str:
+def short_value(value: Any) -> str:
+    """A value in a label."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

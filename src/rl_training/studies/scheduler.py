@@ -8,12 +8,12 @@ import shutil
 import signal
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rl_training.core.signals import Stopped, active_signals, deferred
 from rl_training.studies.display import StudyDisplay
-from rl_training.studies.folder import StudyFolder
+from rl_training.studies.folder import PartState, StudyFolder
 from rl_training.studies.launchers import Launcher
 from rl_training.studies.parts import Part
 
@@ -41,28 +41,39 @@ class Scheduler:
         self.outcome = Outcome()
         self.waiting: deque[str] = deque()
         self.running: set[str] = set()
+        self.pruned: set[str] = set()  # stopped on purpose
         self.kept_step: dict[str, int] = {}  # of each part when it was last started
         self.stuck: Counter[str] = Counter()  # kills in a row without a new checkpoint
 
-    def run(self, parts: Sequence[Part], tick: Callable[[], None] = lambda: None) -> Outcome:
+    def run(self, parts: Sequence[Part]) -> Outcome:
         """Run the parts that have not ended; raises `Stopped` after a signal, when every run has saved."""
         self.waiting.extend(part.name for part in parts)
         signals = active_signals()
         with deferred():
             try:
-                while self.waiting or self.running:
+                while self.add_parts() or self.waiting or self.running:
                     if signals.received is not None:
                         self._stop(signals.received)
                     self._start()
                     for name, code in self.launcher.poll():
                         self._ended(name, code)
                     self.display.update(self.running, len(self.waiting))
-                    tick()
+                    self.watch()
                     time.sleep(POLL_SECONDS)
             finally:
                 self.launcher.close()
                 self.display.close()
         return self.outcome
+
+    def add_parts(self) -> bool:
+        """Add parts to `waiting`, where a study has more than those it began with; whether there are some left."""
+        return False
+
+    def watch(self) -> None:
+        """Look at the runs in progress."""
+
+    def concluded(self, name: str, state: PartState) -> None:
+        """Use the result of a part that has finished, or whose seeds have failed."""
 
     def _start(self) -> None:
         while self.waiting and self.launcher.free() > 0 and not self.outcome.full_disk:
@@ -80,9 +91,13 @@ class Scheduler:
         if state.status == "finished":
             self.outcome.finished.append(name)
             self.display.finished(name, state)
+            self.concluded(name, state)
             return
         if state.status == "failed":
             self._fail(name, state.note)
+            self.concluded(name, state)
+        elif name in self.pruned:
+            self.display.note(f"pruned   {self.display.labels[name]} at step {state.step:,}")
         elif code < 0 and code not in STOPPED and self._may_continue(name):
             self.waiting.appendleft(name)
             self.display.killed(name, code)

@@ -17,8 +17,8 @@ _is_name = Condition(
     "a name of letters, digits and -_. that starts with a letter or digit",
     lambda value: re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", value) is not None,
 )
-_is_algorithm = Condition("a name", bool)
-_is_environment = Condition(
+is_algorithm = Condition("a name", bool)
+is_environment = Condition(
     "an id without a module (a file never imports one; register it in a package of Gymnasium's entry points)",
     lambda value: bool(value) and ":" not in value,
 )
@@ -77,8 +77,8 @@ class StudyFile:
 class SweepFile(StudyFile):
     """The file of a sweep: algorithms x environments x overrides, with the same seeds for each."""
 
-    algorithms: tuple[str, ...] = setting(must=_is_algorithm)
-    environments: tuple[str, ...] = setting(must=_is_environment)
+    algorithms: tuple[str, ...] = setting(must=is_algorithm)
+    environments: tuple[str, ...] = setting(must=is_environment)
     overrides: tuple[dict[str, Any], ...] = ()  # blocks whose variants multiply, see `variants.Block`
     exclude: tuple[dict[str, Any], ...] = ()  # conditions of runs that are left out
     seeds_per_run: int | None = setting(None, at_least(1))  # null: all seeds of a run are one program

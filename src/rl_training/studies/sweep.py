@@ -105,7 +105,7 @@ def finish_study(study_dir: str | Path) -> list[Path]:
             found.append(run_dir)
         if state.status == "finished":
             _write_missing_report(run_dir)
-    print(_table([("run", "status", "return", "resume"), *rows]))
+    print(text_table([("run", "status", "return", "resume"), *rows]))
     print(f"study {folder.path}")
     return found
 
@@ -139,7 +139,8 @@ def _write_missing_report(run_dir: Path) -> None:
         print(f"no report of {run_dir}: {error}", file=sys.stderr)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def text_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text in columns."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     cells = [[text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in rows]
     return "\n".join("  ".join(row).rstrip() for row in cells)
