@@ -1,7 +1,7 @@
 """A stand-in for `rl-training train` and `resume`: takes steps, evaluates, saves and ends as a run does, in a moment.
 
 Its return is 100 gamma + seed. Tags of its config make it fail, die or take its time: `fail`, `full-disk`, `die-once`,
-`die-always`, `slow`.
+`die-always`, `failed-seed`, `slow`.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ def main() -> int:
     if "full-disk" in tags:
         print(f"error: {run_dir}: No space left on device; the last good checkpoint is kept", file=sys.stderr)
         return 1
+    if "die-always" in tags:
+        os.kill(os.getpid(), signal.SIGKILL)
     total = config["total_timesteps"]
     while step < total and not received:
         time.sleep(0.05 if "slow" in tags else 0)
@@ -67,7 +69,7 @@ def main() -> int:
             for seed, mean in zip(config["seeds"], means(config), strict=True):
                 file.write(json.dumps({"step": step, "seed": seed, "returns": [mean * step / total]}) + "\n")
         (run_dir / "checkpoints" / f"step_{step}").mkdir(parents=True, exist_ok=True)
-        if "die-always" in tags or ("die-once" in tags and sys.argv[1] == "train"):
+        if "die-once" in tags and sys.argv[1] == "train":
             os.kill(os.getpid(), signal.SIGKILL)
     record(run_dir, config, "finished" if step == total else "stopped", step)
     return 0 if step == total else 128 + received[0]

@@ -21,6 +21,7 @@ from rl_training.config.settings import TrainSettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.allocation import keep_freed_memory
 from rl_training.core.checks import UserError, shown
+from rl_training.core.machine import CORES_VARIABLE
 from rl_training.core.specs import EnvSpec
 from rl_training.engine.rounding import numerics, portable_to, seeds_are_exact
 from rl_training.envs.host.factory import EnvSource
@@ -30,7 +31,6 @@ from rl_training.envs.host.workers import choose_threads, choose_workers
 COMPILE_SECONDS = 60.0  # an upper estimate of the time to compile an update
 EAGER_OVERHEAD = 1.5e-3  # seconds per update that compiling saves on small networks (Python and kernel launches)
 SMALL_UPDATE = 60e6  # floating-point operations, see `_update_flops`
-CORES_VARIABLE = "RL_TRAINING_CORES"
 SECONDS_PER_FLOP = 1 / 60e9  # saved by compiling, on two CPU cores
 
 

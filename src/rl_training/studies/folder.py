@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rl_training.checkpoint.read import list_checkpoints
 from rl_training.config.yaml_loading import dump_yaml
 from rl_training.core.checks import UserError, one_line
 from rl_training.files.atomic import make_directory, read_json, replace_file, to_json
@@ -100,8 +99,9 @@ class StudyFolder:
 
     def newest_step(self, name: str) -> int:
         """The step of the newest checkpoint."""
-        found = list_checkpoints(self.run_dir(name) / "checkpoints")
-        return int(found[-1].name.rpartition("_")[2]) if found else 0
+        found = (self.run_dir(name) / "checkpoints").glob("step_*")  # without torch, for jobs that only start a process
+        numbers = [path.name.removeprefix("step_") for path in found]
+        return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
     def shown_step(self, name: str) -> int:
         """The step of the newest row of metrics, for the display."""

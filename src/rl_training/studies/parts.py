@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from rl_training.studies.study_file import StudyFile, SweepFile
 from rl_training.studies.variants import (
     MAX_RUNS,
     Choice,
+    PlacedBlock,
     Variant,
     check_conditions,
     combinations,
@@ -93,40 +95,49 @@ def sweep_parts(study: SweepFile, source: LoadedYaml, folder: Path) -> tuple[lis
     conditions += [(("exclude", str(index)), one) for index, one in enumerate(study.exclude)]
     if not problems:  # else a condition may name a setting of a block that could not be read
         problems += check_conditions(conditions, facts)
+    chosen = list(itertools.islice(_chosen(study, blocks), MAX_RUNS + 1))
+    if len(chosen) * len(_chunks(study)) > MAX_RUNS:
+        return [], [*problems, Problem(("overrides",), f"the study has more than {MAX_RUNS} runs, the maximum")]
     parts: dict[str, Part] = {}
-    for algo in study.algorithms:
-        for env_id in study.environments:
-            here = {"algo": algo, "env": env_id}
-            for variant in combinations(blocks, here):
-                known = {**here, **{choice.key: choice.value for choice in variant}}
-                if any(holds(one, known) for one in study.exclude):
-                    continue
-                found, wrong = _parts(study, algo, env_id, variant, folder)
-                problems += wrong
-                for part in found:
-                    if part.name in parts:
-                        problems.append(Problem(("overrides",), f"the same run twice: {part.label}"))
-                    parts[part.name] = part
-                if len(parts) > MAX_RUNS or len(problems) > MAX_RUNS:
-                    return [], [Problem((), f"the study has more than {MAX_RUNS} runs, the maximum")]
+    for algo, env_id, variant in chosen:
+        found, wrong = _parts(study, algo, env_id, variant, folder)
+        problems += wrong
+        for part in found:
+            if part.name in parts:
+                problems.append(Problem(("overrides",), f"the same run twice: {part.label}"))
+            parts[part.name] = part
     if not parts and not problems:
         problems.append(Problem(("exclude",), "exclude must leave at least one run"))
     return list(parts.values()), problems
 
 
+def _chosen(study: SweepFile, blocks: Sequence[PlacedBlock]) -> Iterator[tuple[str, str, Variant]]:
+    """Every algorithm, environment and variant that is not excluded."""
+    for algo, env_id in itertools.product(study.algorithms, study.environments):
+        here = {"algo": algo, "env": env_id}
+        for variant in combinations(blocks, here):
+            known = {**here, **{choice.key: choice.value for choice in variant}}
+            if not any(holds(one, known) for one in study.exclude):
+                yield algo, env_id, variant
+
+
+def _chunks(study: SweepFile) -> list[tuple[int, ...]]:
+    """The seeds of each run of one variant."""
+    seeds = study.seed_list
+    size = study.seeds_per_run or len(seeds)
+    return [seeds[start : start + size] for start in range(0, len(seeds), size)]
+
+
 def _parts(
     study: SweepFile, algo: str, env_id: str, variant: Variant, folder: Path
 ) -> tuple[list[Part], list[Problem]]:
-    seeds = study.seed_list
-    size = study.seeds_per_run or len(seeds)
     try:
-        config = choice_config(study, algo, env_id, variant, seeds)
+        config = choice_config(study, algo, env_id, variant, study.seed_list)
     except ConfigError as error:
         unknown = [one for one in error.problems if one.path[:1] == ("algo",)]  # whose settings are unknown, too
         return [], [_placed(one, study, algo, env_id, variant) for one in unknown or error.problems]
     changes = [(choice.key, choice.value) for choice in variant]
-    chunks = [seeds[start : start + size] for start in range(0, len(seeds), size)]
-    return [part_of(replace(config, seeds=chunk), changes, folder) for chunk in chunks], []
+    return [part_of(replace(config, seeds=chunk), changes, folder) for chunk in _chunks(study)], []
 
 
 def _placed(problem: Problem, study: SweepFile, algo: str, env_id: str, variant: Variant) -> Problem:

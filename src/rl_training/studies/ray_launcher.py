@@ -9,8 +9,8 @@ import socket
 from typing import Any
 
 from rl_training.core.checks import UserError, one_line
+from rl_training.core.machine import CORES_VARIABLE
 from rl_training.core.signals import NUMBERS
-from rl_training.run.plan import CORES_VARIABLE
 from rl_training.studies.folder import StudyFolder
 from rl_training.studies.launchers import LOST
 from rl_training.studies.process import run_part

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from rl_training.core.machine import free_memory, gibibytes
-from rl_training.run.plan import CORES_VARIABLE, cores
+from rl_training.core.machine import CORES_VARIABLE, free_memory, gibibytes
+from rl_training.run.plan import cores
 from rl_training.studies.needs import Needs
 from rl_training.studies.parts import Part
 from rl_training.studies.study_file import Resources

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import FrameType
 
 from rl_training.core.checks import UserError
+from rl_training.core.machine import CORES_VARIABLE
 from rl_training.core.signals import Stopped, stop_signals
 from rl_training.files.atomic import make_directory, replace_file
-from rl_training.run.plan import CORES_VARIABLE
 from rl_training.studies.folder import StudyFolder
 from rl_training.studies.process import run_part
 

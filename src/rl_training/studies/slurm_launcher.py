@@ -21,6 +21,7 @@ from rl_training.studies.launchers import LOST
 from rl_training.studies.slurm_job import exit_file
 from rl_training.studies.study_file import Resources
 
+PYTHON = sys.executable
 TEMPLATE = ASSETS / "templates" / "slurm.sbatch"
 ASK_SECONDS = 5.0  # between two questions to Slurm
 GONE_AFTER = 3  # questions in a row in which a job is missing: a requeued one may be between two states
@@ -53,9 +54,10 @@ class SlurmLauncher:
         self._new: list[str] = []
 
     def describe(self) -> str:
+        cores = f"{self.resources.cpus} core{'s' * (self.resources.cpus > 1)}"
         again = f"; {len(self._queued)} are in the queue already" if self._queued else ""
         at_once = f"at most {self.jobs} at a time" if self.jobs else "as many at a time as Slurm allows"
-        return f"{at_once}, in an array of Slurm jobs{again}; each has {self.resources.cpus} cores"
+        return f"{at_once}, in an array of Slurm jobs{again}; each has {cores}"
 
     def free(self) -> int:
         return sys.maxsize
@@ -128,7 +130,7 @@ class SlurmLauncher:
             options="\n".join(f"#SBATCH {option}" for option in self.options),
             cwd=quote(os.getcwd()),
             list=quote(str(listing)),
-            python=quote(sys.executable),
+            python=quote(PYTHON),
             folder=quote(str(self.folder.path)),
         )
 
