@@ -7,28 +7,14 @@ with everything on it. The files of every run must then equal those of the undis
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import random
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
-
-from harness import ROOT
-from provenance import write_result
-from resume_harness import compare_runs
-
-from rl_training.config.yaml_loading import dump_yaml
-from rl_training.studies.folder import StudyFolder
+from study_campaign import MAX_SECONDS, ROOT, StudyCampaign, children, kill, write_result
 
 STUDY: dict[str, Any] = {
     "name": "campaign",
@@ -46,52 +32,14 @@ STUDY: dict[str, Any] = {
         {"grid": {"rollout_steps": [128]}, "only": {"algo": "ppo"}},
     ],
 }  # fmt: skip
-MAX_SECONDS = 1500
 
 
-def sweep(cwd: Path, *options: str) -> subprocess.Popen[bytes]:
-    """`rl-training sweep` in a folder, with its lines in a log."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    with (cwd / "log.txt").open("ab") as log:
-        words = [sys.executable, "-m", "rl_training", "sweep", "study.yaml", *options]
-        return subprocess.Popen(words, cwd=cwd, env=env, stdout=log, stderr=log)
-
-
-def children(parents: set[int]) -> dict[int, str]:
-    """Every process below some processes, with its command line."""
-    found: dict[int, tuple[int, str]] = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            found[int(path.name)] = (parent, (path / "cmdline").read_text().replace("\0", " "))
-    below: dict[int, str] = {}
-    new = set(parents)
-    while new:
-        new = {pid for pid, (parent, _) in found.items() if parent in new and pid not in below}
-        below |= {pid: found[pid][1] for pid in new}
-    return below
-
-
-def kill(pids: list[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-class Campaign:
+class Campaign(StudyCampaign):
     def __init__(self, folder: Path, kills: int, seed: int) -> None:
-        self.folder, self.wanted, self.rng = folder, kills, random.Random(seed)
-        self.study = StudyFolder(folder / "studies" / STUDY["name"])
+        super().__init__(folder, STUDY)
+        self.wanted, self.rng = kills, random.Random(seed)
         self.kills: list[dict[str, Any]] = []
         self.node_kill: dict[str, Any] | None = None
-
-    def undisturbed(self) -> float:
-        """The same study without kills; its folder is moved aside, so that all paths in the files are equal."""
-        started = time.monotonic()
-        if sweep(self.folder, "--jobs", "2").wait(MAX_SECONDS) != 0:
-            raise SystemExit(f"the undisturbed study failed; see {self.folder / 'log.txt'}")
-        shutil.move(self.study.path, self.folder / "undisturbed")
-        return time.monotonic() - started
 
     def disturbed(self) -> tuple[float, int]:
         """The study on a cluster whose workers and one of whose nodes are killed; seconds and exit code."""
@@ -101,7 +49,7 @@ class Campaign:
         nodes = [cluster.head_node, cluster.add_node(num_cpus=2)]
         raylets = [node.all_processes["raylet"][0].process.pid for node in nodes]
         started = time.monotonic()
-        program = sweep(self.folder, "--launch", "ray", "--address", cluster.address)
+        program = self.sweep("--launch", "ray", "--address", cluster.address)
         try:
             while program.poll() is None:
                 if time.monotonic() - started > MAX_SECONDS:
@@ -137,12 +85,6 @@ class Campaign:
         self.node_kill = {"seconds": round(at, 1), "processes": len(lost) + 1, "running_tasks": tasks}
         print(f"node killed at {at:.0f} s with {tasks} running tasks", flush=True)
 
-    def compare(self) -> dict[str, list[str]]:
-        """What differs, by run."""
-        names = [name for name, _ in self.study.parts()]
-        aside = self.folder / "undisturbed" / "runs"
-        return {name: compare_runs(aside / name, self.study.run_dir(name)) for name in names}
-
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -154,13 +96,10 @@ def main() -> int:
     import ray
 
     with tempfile.TemporaryDirectory(prefix="ray-campaign-") as temporary:
-        folder = args.keep or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "study.yaml").write_text(dump_yaml(STUDY))
-        campaign = Campaign(folder, args.kills, args.seed)
+        campaign = Campaign(args.keep or Path(temporary), args.kills, args.seed)
         whole = campaign.undisturbed()
         seconds, code = campaign.disturbed()
-        differences = campaign.compare()
+        differences = campaign.differences()
         unequal = {name: found for name, found in differences.items() if found}
         result = {
             "runs": len(differences),
