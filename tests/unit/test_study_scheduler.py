@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import sys
@@ -16,7 +17,11 @@ from rl_training.config.yaml_loading import dump_yaml, load_yaml
 from rl_training.core.checks import UserError
 from rl_training.studies import process
 from rl_training.studies.choose_launcher import LaunchOptions
+from rl_training.studies.display import StudyDisplay
+from rl_training.studies.estimate import dry_run
 from rl_training.studies.scheduler import MAX_STUCK, Outcome
+from rl_training.studies.slots import local_slots
+from rl_training.studies.study_file import Resources
 from rl_training.studies.sweep import Plan, failure_lines, finish_study, plan_lines, plan_sweep, run_sweep
 from rl_training.studies.trials import Trials
 from rl_training.studies.tune import Tuning, load_tuning, result_lines, run_tuning, write_best
@@ -159,6 +164,54 @@ def test_one_sweep_at_a_time() -> None:
     plan.folder.path.mkdir(parents=True)
     with RunLock(plan.folder.path), pytest.raises(UserError, match="in use by process"):
         run_sweep(plan, JOBS, show_progress=False)
+
+
+def test_a_dry_run_estimates_time_and_disk_and_writes_nothing() -> None:
+    swept(overrides=[{"grid": {"gamma": [0.9]}}])
+    plan = planned(overrides=[{"grid": {"gamma": [0.9, 0.95, 0.99]}}])
+    before = sorted(plan.folder.path.rglob("*"))
+    found = dry_run(plan, LaunchOptions(jobs=2))
+    assert found["runs"] == 2 and found["at_once"] == 2
+    assert found["seconds"] == pytest.approx(2 * (300 / 300.0) / 2), "300 steps in one second each, two at a time"
+    assert found["disk_bytes"] == sum(plan.needs[part.name].disk for part in plan.parts[1:])
+    text = "\n".join(found["lines"])
+    assert "3 runs (1 finished, 2 new)" in text and "time  about 0:01" in text and "disk  up to" in text
+    assert sorted(plan.folder.path.rglob("*")) == before
+
+
+def test_runs_at_a_time_are_limited_by_cores_memory_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, slots = planned(), "rl_training.studies.slots"
+    found = {}
+    for name, cores, memory, gpus in (("cores", 2, 64, 0), ("memory", 64, 4, 0), ("GPU", 64, 64, 1)):
+        monkeypatch.setattr(f"{slots}.cores", lambda cores=cores: cores)
+        monkeypatch.setattr(f"{slots}.free_memory", lambda memory=memory: memory * 2**30)
+        monkeypatch.setattr(f"{slots}.torch.cuda.device_count", lambda gpus=gpus: gpus)
+        resources = Resources(memory=2.0, gpus=0.5 if gpus else None)
+        found[name] = local_slots(resources, plan.parts, plan.needs)
+        assert name in found[name].reason
+    assert [found[name].count for name in ("cores", "memory", "GPU")] == [2, 1, 2]
+    shared = found["GPU"]
+    assert [shared.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(2)] == ["0", "0"]
+    assert "CUDA_VISIBLE_DEVICES" not in found["cores"].environment(0)
+
+
+def test_all_runs_are_on_one_live_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    plan, stream = planned(), Terminal()
+    labels = {part.name: part.label for part in plan.parts}
+    display = StudyDisplay(plan.folder, labels, dict.fromkeys(labels, 300), stream=stream)
+    names = list(labels)
+    display.started(names[0], plan.folder.state(names[0]))
+    display.update(names[:2], 1)
+    display.failed(names[1], "a reason")
+    display.close()
+    text = stream.getvalue()
+    assert "0/3 runs, 2 running, 1 waiting" in text and f"failed   {labels[names[1]]}: a reason" in text
+    assert all(labels[name] in text for name in names[:2])
 
 
 # --- Ray and Slurm ---------------------------------------------------------------------------------------------------

@@ -66,15 +66,17 @@ def load_tuning(path: str | Path) -> Tuning:
 class Tuner(Scheduler):
     """Runs the trials of a study: asks for settings, prunes at rungs, records results."""
 
-    def __init__(self, tuning: Tuning, trials: Trials, launcher: Launcher, display: StudyDisplay) -> None:
+    def __init__(
+        self, tuning: Tuning, trials: Trials, launcher: Launcher, display: StudyDisplay, jobs: int | None = None
+    ) -> None:
         super().__init__(tuning.folder, launcher, display)
-        self.tuning, self.trials = tuning, trials
+        self.tuning, self.trials, self.jobs = tuning, trials, jobs
         self.in_progress: dict[str, Any] = {}
         self._reported: dict[str, int] = {}  # evaluations of each trial
         self._left = [(trial, trials.values(trial)) for trial in trials.in_flight()]
 
     def add_parts(self) -> bool:
-        while self.launcher.free() > len(self.waiting) and not self.outcome.full_disk:
+        while self._room() > 0 and not self.outcome.full_disk:
             if self._left:
                 trial, settings = self._left.pop(0)
             elif self.trials.count < self.tuning.study.trials:
@@ -84,6 +86,11 @@ class Tuner(Scheduler):
                 return False
             self._add(trial, settings)
         return not self.outcome.full_disk and bool(self._left or self.trials.count < self.tuning.study.trials)
+
+    def _room(self) -> int:
+        """How many trials may be added: Slurm's queue takes any number, but the sampler learns from those before."""
+        most = self.launcher.free() - len(self.waiting)
+        return most if self.jobs is None else min(most, self.jobs - len(self.running) - len(self.waiting))
 
     def _add(self, trial: Any, settings: dict[str, Any]) -> None:
         """Queue a trial; one whose settings contradict each other has failed, one that had ended is recorded."""
@@ -148,6 +155,8 @@ class Tuner(Scheduler):
 
 def run_tuning(tuning: Tuning, options: LaunchOptions, show_progress: bool = True) -> tuple[Outcome, Trials]:
     """Run the trials that are left; a folder is used by one program at a time."""
+    if options.launcher == "slurm" and options.jobs is None:
+        raise UserError("tune with launch slurm needs jobs=...: the number of trials at a time")
     tuning.folder.path.mkdir(parents=True, exist_ok=True)
     with RunLock(tuning.folder.path):
         make_directory(tuning.folder.path)
@@ -160,7 +169,7 @@ def run_tuning(tuning: Tuning, options: LaunchOptions, show_progress: bool = Tru
         print(f"study {tuning.folder.path}: {tuning.study.trials} trials ({ended} ended, {left} to resume)\n"
               f"plan  {launcher.describe()}", file=sys.stderr)  # fmt: skip
         display = StudyDisplay(tuning.folder, {}, {}, enabled=show_progress)
-        outcome = Tuner(tuning, trials, launcher, display).run([])
+        outcome = Tuner(tuning, trials, launcher, display, options.jobs).run([])
         write_trials(tuning, trials)
         return outcome, trials
 
