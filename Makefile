@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench-cpu bench-dict bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign fuzz results-page clean
+.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench-cpu bench-dict bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "rl_training needs Python 3.10 or newer; try make PYTHON=python3.11")'
 	@echo "setup: installing into $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco,dmc,box2d,atari,offline,tensorboard,wandb,mlflow,pandas,figures]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco,dmc,box2d,atari,offline,tensorboard,wandb,mlflow,pandas,figures,tune,ray]'
 	@touch $@
 	@echo "setup: done"
 
@@ -100,6 +100,15 @@ repeat-gpu: $(STAMP) ## five pairs of compiled runs on a GPU with fresh caches: 
 
 kill-campaign: $(STAMP) ## 200 random kills of training over every algorithm: nothing lost, equal ends (10 minutes)
 	$(BIN)/python scripts/kill_campaign.py
+
+ray-campaign: $(STAMP) ## 30 kills of Ray workers and one of a node under a sweep of 24 runs: equal ends (10 minutes)
+	$(BIN)/python scripts/ray_campaign.py
+
+test-slurm: $(STAMP) ## a real Slurm on this machine (root; apt-get install slurm-wlm munge): jobs requeued and killed, equal ends
+	$(BIN)/python scripts/slurm_campaign.py
+
+tune-pendulum: $(STAMP) ## tune PPO on Pendulum, compare the best config with the packaged one on fresh seeds (15 minutes)
+	$(BIN)/python benchmarks/tune_pendulum.py
 
 fuzz: $(STAMP) ## load 5,000 mutated checkpoints and agents, 1,000 configs and 1,000 datasets, result in benchmarks/results
 	$(BIN)/python scripts/fuzz.py

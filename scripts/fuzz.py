@@ -38,11 +38,11 @@ from provenance import write_result  # noqa: E402
 
 from rl_training.algorithms.registry import algorithm_names  # noqa: E402
 from rl_training.checkpoint.read import list_checkpoints  # noqa: E402
-from rl_training.cli.loading import load_config  # noqa: E402
 from rl_training.core.assets import packaged_configs  # noqa: E402
 from rl_training.core.checks import ConfigError, UserError  # noqa: E402
 from rl_training.data.datasets.formats.loaders import load_transitions  # noqa: E402
 from rl_training.run.agent import agent_from_checkpoint, find_checkpoint, load_agent  # noqa: E402
+from rl_training.run.loading import load_config  # noqa: E402
 from rl_training.run.resume import resume_training  # noqa: E402
 from rl_training.run.run import train  # noqa: E402
 from rl_training.run.session import TrainingFailure  # noqa: E402

@@ -14,9 +14,9 @@ from typing import Any
 
 warnings.simplefilter("ignore")
 
-from rl_training.cli.loading import load_config  # noqa: E402
 from rl_training.data.datasets.formats.loaders import load_transitions  # noqa: E402
 from rl_training.run.agent import find_checkpoint, load_agent  # noqa: E402
+from rl_training.run.loading import load_config  # noqa: E402
 
 
 def load_whole(path: str) -> Any:

@@ -15,12 +15,12 @@ from rl_training import BC, IQL
 from rl_training.algorithms.iql import IQLSettings
 from rl_training.checkpoint.read import load_checkpoint
 from rl_training.cli import load_config, main
-from rl_training.cli.loading import default_config
 from rl_training.core.checks import UserError
 from rl_training.data.datasets.conversion import load_data
 from rl_training.data.datasets.formats.writing import save_transitions
 from rl_training.data.datasets.generate import record_random
 from rl_training.envs.host.factory import EnvSource
+from rl_training.run.loading import default_config
 from rl_training.run.validate import parse_settings, with_task_defaults
 
 SMALL = ["--total-timesteps", "4", "--set", "batch_size=8", "--set", "hidden_sizes=[8]", "--set", "threads=1",

@@ -109,3 +109,10 @@ def test_a_container_may_have_less_than_the_machine(cgroup, files, expected, tmp
         path.write_text(text + "\n")
     assert free_memory(tmp_path) == expected
     assert free_memory(tmp_path / "nowhere") == 1 << 62
+
+
+def test_a_study_limits_the_cores_of_its_runs(monkeypatch) -> None:
+    found = choices.cores()
+    for limit, wanted in (("1", 1), ("10000", found), ("", found), ("many", found)):
+        monkeypatch.setenv("RL_TRAINING_CORES", limit)
+        assert choices.cores() == wanted

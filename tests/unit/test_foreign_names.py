@@ -8,10 +8,10 @@ import pytest
 
 from rl_training import SAC
 from rl_training.algorithms.registry import algorithm_names, learner_class
-from rl_training.cli.loading import default_config, load_config
 from rl_training.config.foreign_names import ABSENT, OURS, explain_unknown
 from rl_training.config.train_config import FIELD_NAMES
 from rl_training.core.checks import ConfigError
+from rl_training.run.loading import default_config, load_config
 
 # (algorithm, another library's name, ours as a file writes it)
 ANSWERS = [

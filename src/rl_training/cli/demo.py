@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.cli.arguments import Args, add_command, print_answer
-from rl_training.cli.loading import load_config
 from rl_training.core.assets import ASSETS
+from rl_training.run.loading import load_config
 
 SOLVED, EPISODES = 475.0, 100  # Gymnasium's reward threshold for CartPole-v1
 

@@ -15,10 +15,10 @@ from rl_training.cli.arguments import (
     print_answer,
     whole_number,
 )
-from rl_training.cli.loading import default_config, load_config
 from rl_training.config.objects import Objects, named_objects, with_objects
 from rl_training.config.train_config import TrainConfig, parse_seeds
 from rl_training.core.checks import UserError
+from rl_training.run.loading import default_config, load_config
 
 if TYPE_CHECKING:
     from rl_training.core.results import TrainResult
@@ -146,9 +146,9 @@ def _start(args: Args) -> dict[str, Any] | None:
 
 def _config_of_start(args: Args, objects: Objects, changes: dict[str, Any]) -> TrainConfig:
     """The config of the agent that a run starts from, with the values of the command line."""
-    from rl_training.cli.loading import build_config
     from rl_training.envs.host.factory import env_source
     from rl_training.run.agent import load_agent, new_run_config
+    from rl_training.run.loading import build_config
 
     config = new_run_config(load_agent(args.start, objects=objects).config)
     if not any(text.partition("=")[0].strip() == "env_id" for text in args.overrides):

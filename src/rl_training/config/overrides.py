@@ -18,10 +18,13 @@ class Assignment:
     value: Any
 
 
-def parse_overrides(texts: Sequence[str]) -> tuple[list[Assignment], list[Problem]]:
+def parse_overrides(texts: Sequence[str | Assignment]) -> tuple[list[Assignment], list[Problem]]:
     """The assignments of `--set`, and a problem for each text that cannot be parsed."""
     assignments, problems = [], []
     for given in texts:
+        if isinstance(given, Assignment):
+            assignments.append(given)
+            continue
         dotted, equals, text = (part.strip() for part in given.partition("="))
         keys = tuple(dotted.split("."))
         if not equals or not all(keys):

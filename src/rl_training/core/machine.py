@@ -1,10 +1,12 @@
-"""Free memory of the machine."""
+"""Free memory of the machine, and the variable that limits the cores of a process."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+CORES_VARIABLE = "RL_TRAINING_CORES"  # the number of cores a process may use: a study gives each of its runs some
 
 
 def free_memory(root: Path = Path("/")) -> int:

@@ -21,6 +21,7 @@ from rl_training.config.settings import TrainSettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.allocation import keep_freed_memory
 from rl_training.core.checks import UserError, shown
+from rl_training.core.machine import CORES_VARIABLE
 from rl_training.core.specs import EnvSpec
 from rl_training.engine.rounding import numerics, portable_to, seeds_are_exact
 from rl_training.envs.host.factory import EnvSource
@@ -177,13 +178,17 @@ def compiler_present() -> bool:
 
 
 def cores() -> int:
-    """The number of cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """The number of cores this process may use: a study gives each of its runs some."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(found, _limit(CORES_VARIABLE) or found)
 
 
 def max_threads() -> int:
     """The maximum number of threads: one per core, or fewer if OMP_NUM_THREADS is set."""
-    limit = os.environ.get("OMP_NUM_THREADS", "")
-    return min(cores(), int(limit)) if re.fullmatch(r"[1-9][0-9]{0,4}", limit) else cores()
+    return min(cores(), _limit("OMP_NUM_THREADS") or cores())
+
+
+def _limit(variable: str) -> int | None:
+    """A number of cores in an environment variable, None where it has none."""
+    text = os.environ.get(variable, "")
+    return int(text) if re.fullmatch(r"[1-9][0-9]{0,4}", text) else None

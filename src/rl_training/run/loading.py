@@ -22,7 +22,7 @@ from rl_training.core.assets import ASSETS, find_packaged_asset, packaged_config
 from rl_training.core.checks import ConfigError, Problem, UserError, did_you_mean
 
 
-def load_config(path: str | Path, overrides: Sequence[str] = (), **changes: Any) -> TrainConfig:
+def load_config(path: str | Path, overrides: Sequence[str | Assignment] = (), **changes: Any) -> TrainConfig:
     """Load a config file, or a packaged one such as `configs/dqn/cartpole.yaml` from any directory."""
     found = Path(path)
     if not found.exists():
@@ -35,7 +35,9 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), **changes: Any)
     return build_config(source.values, overrides, changes, source)
 
 
-def default_config(algo: str, env_id: str | None, overrides: Sequence[str] = (), **changes: Any) -> TrainConfig:
+def default_config(
+    algo: str, env_id: str | None, overrides: Sequence[str | Assignment] = (), **changes: Any
+) -> TrainConfig:
     """The packaged config for this algorithm and environment if there is one, else the algorithm's defaults.
 
     Without an environment, `overrides` must name a dataset file.
@@ -51,7 +53,10 @@ def default_config(algo: str, env_id: str | None, overrides: Sequence[str] = (),
 
 
 def build_config(
-    values: Mapping[str, Any], overrides: Sequence[str], changes: Mapping[str, Any], source: LoadedYaml | None
+    values: Mapping[str, Any],
+    overrides: Sequence[str | Assignment],
+    changes: Mapping[str, Any],
+    source: LoadedYaml | None,
 ) -> TrainConfig:
     """The config of `values` with the command line's `changes` and `overrides`; reports all problems at once."""
     from rl_training.run import validate  # imports torch, which `--help` does not need

@@ -1,0 +1,101 @@
+"""Tunes PPO on Pendulum with a small budget, and compares the best config with the packaged one on fresh seeds.
+
+Both are trained with the same budget on 16 seeds that no trial used; the probability of improvement has a bootstrap
+interval over seeds. A loss is reported as one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from provenance import ROOT, write_result
+
+from rl_training.core.statistics import summarize
+
+STUDY = ROOT / "examples" / "studies" / "ppo_pendulum_tune.yaml"
+SEEDS = "100-115"
+STEPS = 20_000
+
+
+def program(cwd: Path, *words: str) -> str:
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-m", "rl_training", *words], cwd=cwd, env=env, stdout=subprocess.PIPE)
+    if done.returncode != 0:
+        raise SystemExit(f"rl-training {' '.join(words)}: exit code {done.returncode}")
+    return done.stdout.decode()
+
+
+def returns(cwd: Path, *words: str) -> list[float]:
+    """The mean return of each seed in the last evaluation of a run."""
+    options = ["--seeds", SEEDS, "--total-timesteps", str(STEPS), "--eval-episodes", "20", "--json", "--quiet"]
+    unneeded = ["--set", "video=false", "--set", "report=false", "--set", "compile=off"]
+    answer = json.loads(program(cwd, "train", *words, *options, *unneeded))
+    return [float(one) for one in answer["metrics"]["eval_return_means"]]
+
+
+def improvement(ours: Any, theirs: Any) -> float:
+    """The probability that a seed of `ours` has a larger return than a seed of `theirs`; a tie counts half."""
+    a, b = np.asarray(ours)[:, None], np.asarray(theirs)[None, :]
+    return float(((a > b) + 0.5 * (a == b)).mean())
+
+
+def interval(ours: list[float], theirs: list[float], resamples: int = 2000) -> tuple[float, float]:
+    rng = np.random.default_rng(0)
+    found = [improvement(rng.choice(ours, len(ours)), rng.choice(theirs, len(theirs))) for _ in range(resamples)]
+    low, high = np.quantile(found, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "tune-ppo-pendulum.json")
+    parser.add_argument("--keep", type=Path, help="work in this directory and keep it")
+    parser.add_argument("--jobs", type=int, default=1)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tune-") as temporary:
+        folder = args.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        started = time.monotonic()
+        words = ["tune", str(STUDY), "--best", "best.yaml", "--jobs", str(args.jobs), "--json"]
+        found = json.loads(program(folder, *words))
+        tuned_s = time.monotonic() - started
+        tuned = returns(folder, "--config", "best.yaml", "--run-name", "tuned")
+        packaged = returns(folder, "ppo", "Pendulum-v1", "--run-name", "packaged")
+        best = (folder / "best.yaml").read_text()
+    low, high = interval(tuned, packaged)
+    result = {
+        "steps": STEPS,
+        "trials": len(found["trials"]),
+        "pruned": sum(one["state"] == "pruned" for one in found["trials"]),
+        "tuning_s": round(tuned_s),
+        "seeds": SEEDS,
+        "probability_of_improvement": improvement(tuned, packaged),
+        "interval_95": [low, high],
+        "verdict": "better" if low > 0.5 else "worse" if high < 0.5 else "no difference shown",
+        "tuned": {**summarize(tuned), "returns": tuned},
+        "packaged": {**summarize(packaged), "returns": packaged},
+        "best_config": best,
+        "importance": found["importance"],
+    }
+    write_result(args.output, result)
+    with args.output.with_suffix(".csv").open("w") as file:
+        names = list(dict.fromkeys(key for row in found["trials"] for key in row))
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(found["trials"])
+    print(json.dumps({key: result[key] for key in ("probability_of_improvement", "interval_95", "verdict")}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

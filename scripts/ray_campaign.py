@@ -1,0 +1,123 @@
+"""Kills Ray workers and a node under a sweep, and compares every run with that of an undisturbed sweep.
+
+A Ray cluster of two local nodes runs the study; workers are killed by SIGKILL at random times, and once a whole node
+with everything on it. The files of every run must then equal those of the undisturbed study bit by bit, times aside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from study_campaign import MAX_SECONDS, ROOT, StudyCampaign, children, kill, write_result
+
+STUDY: dict[str, Any] = {
+    "name": "campaign",
+    "algorithms": ["dqn", "qr_dqn", "ppo"],
+    "environments": ["CartPole-v1"],
+    "seeds": [0, 1],
+    "seeds_per_run": 1,
+    "config": {
+        "checkpoint_interval": 150, "log_interval": 150, "eval_episodes": 2, "video": False, "report": False,
+        "total_timesteps": 3000, "num_envs": 1,
+    },
+    "overrides": [
+        {"grid": {"gamma": [0.9, 0.95, 0.99, 0.995]}},
+        {"grid": {"learning_starts": [200]}, "only": {"algo": ["dqn", "qr_dqn"]}},
+        {"grid": {"rollout_steps": [128]}, "only": {"algo": "ppo"}},
+    ],
+}  # fmt: skip
+
+
+class Campaign(StudyCampaign):
+    def __init__(self, folder: Path, kills: int, seed: int) -> None:
+        super().__init__(folder, STUDY)
+        self.wanted, self.rng = kills, random.Random(seed)
+        self.kills: list[dict[str, Any]] = []
+        self.node_kill: dict[str, Any] | None = None
+
+    def disturbed(self) -> tuple[float, int]:
+        """The study on a cluster whose workers and one of whose nodes are killed; seconds and exit code."""
+        from ray.cluster_utils import Cluster
+
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+        nodes = [cluster.head_node, cluster.add_node(num_cpus=2)]
+        raylets = [node.all_processes["raylet"][0].process.pid for node in nodes]
+        started = time.monotonic()
+        program = self.sweep("--launch", "ray", "--address", cluster.address)
+        try:
+            while program.poll() is None:
+                if time.monotonic() - started > MAX_SECONDS:
+                    raise SystemExit("the study did not end in time")
+                time.sleep(self.rng.uniform(0.5, 4.0))
+                if len(self.kills) < self.wanted:
+                    self.kill_worker(raylets, time.monotonic() - started)
+                if len(self.kills) >= self.wanted // 2 and self.node_kill is None:
+                    self.kill_node(raylets, time.monotonic() - started)
+            return time.monotonic() - started, program.returncode
+        finally:
+            if program.poll() is None:
+                program.kill()
+            cluster.shutdown()
+
+    def kill_worker(self, raylets: list[int], at: float) -> None:
+        workers = [pid for pid, line in children(set(raylets)).items() if line.startswith("ray::run_part")]
+        if workers:
+            victim = self.rng.choice(sorted(workers))
+            running = [line for line in children({victim}).values() if "rl_training" in line]
+            name = running[0].split("/")[-1].split()[0].removesuffix(".yaml") if running else None
+            step = self.study.newest_step(name) if name else None
+            kill([victim])
+            self.kills.append({"seconds": round(at, 1), "run": name, "checkpoint_step": step})
+            print(f"kill {len(self.kills)} at {at:.0f} s: {name} with a checkpoint of step {step}", flush=True)
+
+    def kill_node(self, raylets: list[int], at: float) -> None:
+        """Kill the second node: its raylet and every process below it, as when a machine is lost."""
+        lost = children({raylets[1]})
+        kill([raylets[1], *lost])
+        tasks = sum(line.startswith("ray::run_part") for line in lost.values())
+        raylets.pop()
+        self.node_kill = {"seconds": round(at, 1), "processes": len(lost) + 1, "running_tasks": tasks}
+        print(f"node killed at {at:.0f} s with {tasks} running tasks", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "ray-campaign.json")
+    parser.add_argument("--keep", type=Path, help="work in this directory and keep it")
+    args = parser.parse_args()
+    import ray
+
+    with tempfile.TemporaryDirectory(prefix="ray-campaign-") as temporary:
+        campaign = Campaign(args.keep or Path(temporary), args.kills, args.seed)
+        whole = campaign.undisturbed()
+        seconds, code = campaign.disturbed()
+        differences = campaign.differences()
+        unequal = {name: found for name, found in differences.items() if found}
+        result = {
+            "runs": len(differences),
+            "exit_code": code,
+            "worker_kills": len(campaign.kills),
+            "kills_of_a_run_with_a_checkpoint": sum(bool(one["checkpoint_step"]) for one in campaign.kills),
+            "node_kill": campaign.node_kill,
+            "unequal_runs": unequal,
+            "undisturbed_s": round(whole),
+            "disturbed_s": round(seconds),
+            "each_kill": campaign.kills,
+            "ray": ray.__version__,
+            "study": STUDY,
+        }
+    write_result(args.output, result)
+    print(f"{len(campaign.kills)} kills of workers, 1 of a node, {len(differences)} runs, {len(unequal)} unequal")
+    return int(bool(unequal) or code != 0 or len(campaign.kills) < args.kills or campaign.node_kill is None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

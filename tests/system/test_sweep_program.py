@@ -1,0 +1,129 @@
+"""`rl-training sweep` as a program: signals, and kills of the sweep, its runs and everything."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import ROOT
+from resume_harness import compare_runs
+
+from rl_training.config.yaml_loading import dump_yaml
+from rl_training.studies.folder import StudyFolder
+from rl_training.studies.process import in_use
+
+SLOW: dict[str, Any] = {
+    "name": "study",
+    "algorithms": ["dqn"],
+    "environments": ["CartPole-v1"],
+    "config": {"total_timesteps": 100_000, "report": False, "tags": ["slow"]},
+    "overrides": [{"grid": {"gamma": [0.9, 0.95, 0.99]}}],
+}
+REAL: dict[str, Any] = {
+    **SLOW,
+    "seeds": [0, 1],
+    "config": {
+        "total_timesteps": 1500, "checkpoint_interval": 100, "log_interval": 100, "eval_episodes": 1,
+        "learning_starts": 100, "video": False, "report": False,
+    },
+}  # fmt: skip
+
+
+def start(study: dict[str, Any], cwd: Path, stand_in: bool) -> subprocess.Popen[bytes]:
+    (cwd / "study.yaml").write_text(dump_yaml(study))
+    words = [str(ROOT / "tests" / "study_driver.py")] if stand_in else ["-m", "rl_training"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"}
+    with (cwd / "log.txt").open("ab") as log:
+        command = [sys.executable, *words, "sweep", "study.yaml", "--jobs", "2"]
+        return subprocess.Popen(command, cwd=cwd, env=env, stdout=log, stderr=log, start_new_session=True)
+
+
+def wait_until(condition: Any, seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_stops_every_run_saved(number: int, code: int, tmp_path: Path) -> None:
+    sweep = start(SLOW, tmp_path, stand_in=True)
+    folder = StudyFolder(tmp_path / "studies" / "study")
+    saved = folder.path / "runs"
+    try:
+        wait_until(lambda: len(list(saved.glob("*/checkpoints/step_*"))) > 4 or sweep.poll() is not None)
+        os.kill(sweep.pid, number)
+        assert sweep.wait(60) == code, (tmp_path / "log.txt").read_text()
+    finally:
+        sweep.kill()
+    log = (tmp_path / "log.txt").read_text()
+    assert f"stopped by {signal.Signals(number).name}; every run is saved, the same command continues" in log
+    assert "Traceback" not in log
+    begun = [name for name, _ in folder.parts() if folder.state(name).status == "stopped"]
+    assert len(begun) == 2 and all(folder.state(name).step > 0 for name in begun)
+    assert not any(in_use(folder, name) for name, _ in folder.parts())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the children of a process that dies")
+def test_a_killed_sweep_leaves_no_run_behind(tmp_path: Path) -> None:
+    sweep = start(SLOW, tmp_path, stand_in=True)
+    folder = StudyFolder(tmp_path / "studies" / "study")
+    wait_until(lambda: len(list((folder.path / "runs").glob("*/checkpoints/step_*"))) > 4)
+    sweep.kill()
+    sweep.wait()
+    wait_until(lambda: not any(in_use(folder, name) for name, _ in folder.parts()), 20)
+    assert {folder.state(name).status for name, _ in folder.parts()} == {"stopped", "new"}
+
+
+def runs_of(folder: Path) -> list[int]:
+    """The processes that train runs of a study."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_text()
+        except OSError:
+            continue
+        if str(folder) in text and ("\0train\0" in text or "\0resume\0" in text):
+            found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.sweep
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="finds processes in /proc")
+def test_kills_of_the_sweep_its_runs_and_everything_change_nothing(tmp_path: Path) -> None:
+    """In the same folder as the undisturbed study, which is moved aside, since configs hold its path."""
+    folder = StudyFolder(tmp_path / "studies" / "study")
+    assert start(REAL, tmp_path, stand_in=False).wait(300) == 0, (tmp_path / "log.txt").read_text()
+    whole = tmp_path / "whole"
+    shutil.move(folder.path, whole)
+    rng = random.Random(0)
+    for kill in ("run", "sweep", "everything", "run", "sweep"):
+        before = len(list((folder.path / "runs").glob("*/checkpoints/*")))
+        sweep = start(REAL, tmp_path, stand_in=False)
+        wait_until(
+            lambda sweep=sweep, before=before: (  # type: ignore[misc]
+                len(list((folder.path / "runs").glob("*/checkpoints/*"))) > before or sweep.poll() is not None
+            )
+        )
+        time.sleep(rng.uniform(0, 1))
+        victims = runs_of(folder.path)
+        if kill != "sweep":
+            for pid in victims if kill == "everything" else victims[:1]:
+                os.kill(pid, signal.SIGKILL)
+        if kill != "run":
+            sweep.kill()
+        else:
+            time.sleep(1)
+            sweep.terminate()
+        sweep.wait(120)
+    assert start(REAL, tmp_path, stand_in=False).wait(300) == 0, (tmp_path / "log.txt").read_text()
+    for name, _ in folder.parts():
+        assert compare_runs(whole / "runs" / name, folder.run_dir(name)) == []
