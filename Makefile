@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench-cpu bench-dict bench-offline bench-pixels bench-gpu bench-disk repeat-gpu kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
+.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench-cpu bench-dict bench-offline bench-pixels bench-gpu bench-disk repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "rl_training needs Python 3.10 or newer; try make PYTHON=python3.11")'
 	@echo "setup: installing into $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco,dmc,box2d,atari,offline,tensorboard,wandb,mlflow,pandas,figures,tune,ray]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco,dmc,box2d,atari,offline,tensorboard,wandb,mlflow,pandas,figures,tune,ray,onnx,hub]'
 	@touch $@
 	@echo "setup: done"
 
@@ -97,6 +97,9 @@ $(D3RLPY)/.installed: constraints.txt
 
 repeat-gpu: $(STAMP) ## five pairs of compiled runs on a GPU with fresh caches: equal weights
 	$(BIN)/python scripts/repeat_compiled.py --output benchmarks/results/repeat-compiled.json
+
+serve-load: $(STAMP) ## 200 requests in flight at a prediction server for a minute, result in benchmarks/results
+	$(BIN)/python benchmarks/serve_load.py
 
 kill-campaign: $(STAMP) ## 200 random kills of training over every algorithm: nothing lost, equal ends (10 minutes)
 	$(BIN)/python scripts/kill_campaign.py

@@ -15,7 +15,7 @@ ROOT = "rl_training"
 # From the bottom to the top.
 LAYERS = (
     "core", "config", "tensors", "files", "checkpoint", "report", "models", "envs", "data", "engine", "algorithms",
-    "loops", "run", "studies", "api", "cli", "experiment", "runtime",
+    "loops", "run", "studies", "deploy", "api", "cli", "experiment", "runtime",
 )  # fmt: skip
 # Importing these must not load torch: worker processes and the command line's help start with them.
 TORCH_FREE = ("core", "config", "envs.host", "envs.spaces", "envs.episode_metrics")

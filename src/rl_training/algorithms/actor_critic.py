@@ -150,7 +150,7 @@ class ActorCritic(OnPolicyLearner):
         features = nets.body(obs) if "body" in nets else obs
         after: State = {}
         if state is not None:
-            starts = torch.zeros(len(features), dtype=torch.bool, device=features.device)  # the caller resets it
+            starts = torch.zeros(features.shape[0], dtype=torch.bool, device=features.device)  # the caller resets it
             features, after = nets.memory(features, state, starts)
         return nets.actor(features), mask, after
 

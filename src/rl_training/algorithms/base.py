@@ -360,12 +360,15 @@ class Learner(Algorithm):
         prepared: dict[str, Any] = dict(batch)
         for name in ("obs", "next_obs"):
             if name in batch:
-                obs = split(self.observation, batch[name])
-                if self.normalizer is not None:
-                    vectors = self.normalizer.normalized(groups, numbers(self.observation, obs))
-                    obs = with_numbers(self.observation, obs, vectors)
-                prepared[name] = obs
+                prepared[name] = self.prepared(groups, split(self.observation, batch[name]))
         return prepared
+
+    def prepared(self, groups: Groups, obs: Any) -> Any:
+        """A split observation as the networks receive it: its vector normalised."""
+        if self.normalizer is None:
+            return obs
+        vectors = self.normalizer.normalized(groups, numbers(self.observation, obs))
+        return with_numbers(self.observation, obs, vectors)
 
 
 def _observation_of(model: Any) -> ArraySpec:

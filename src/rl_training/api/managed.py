@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rl_training.algorithms.base import Learner
 from rl_training.algorithms.registry import learner_class
@@ -31,6 +31,9 @@ from rl_training.run.resume import ResumeRequest
 from rl_training.run.start_weights import as_agent, start_entry
 from rl_training.run.validate import parse_settings, with_dataset
 from rl_training.run.workflows import evaluate_agent
+
+if TYPE_CHECKING:
+    from rl_training.deploy.export.exporting import Exported
 
 Self = TypeVar("Self", bound="ManagedAlgorithm")
 CONFIG_FIELDS = {field.name for field in fields(TrainConfig)} - {"algo", "env_id", "algo_kwargs"}
@@ -289,6 +292,18 @@ class ManagedAlgorithm:
     def save(self, path: str | Path, seed_index: int = 0) -> Path:
         """Save one seed's agent as a portable file; parent directories are created."""
         return self._trained("save").save(path, seed_index)
+
+    def export(self, path: str | Path, to: str | None = None, seed_index: int = 0) -> Exported:
+        """Export one seed's policy as a file that runs without this library: "onnx", "torch" or "numpy".
+
+        Without `to` the suffix decides: .onnx, .pt2 or .npz. The file is compared with the agent on 1,000 observations
+        before it is written, with a contract beside it that describes its inputs and outputs.
+        """
+        from rl_training.deploy.export.exporting import (
+            export_agent,  # imports torch's exporter, which others do not need
+        )
+
+        return export_agent(self._trained("export"), path, to, seed_index)
 
     @classmethod
     def load(

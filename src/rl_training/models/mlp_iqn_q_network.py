@@ -55,7 +55,7 @@ class MLPIQNQNetwork(DistributionalQNetwork):
     def forward(self, obs: Tensor, noise: Tensor | None = None, levels: Tensor | None = None) -> Tensor:
         features = self.reader(as_batch(obs) if isinstance(self.obs_dim, int) else obs)
         if levels is None:
-            levels = midpoints(self.num_policy_quantiles, features.device).expand(len(features), -1)
+            levels = midpoints(self.num_policy_quantiles, features.device).expand(features.shape[0], -1)
         steps = torch.arange(self.num_cosines, device=features.device)
         cosines = torch.cos(math.pi * steps * levels.unsqueeze(-1))  # (batch, levels, cosines)
         level_features = self.levels(cosines.flatten(0, 1)).unflatten(0, levels.shape)

@@ -137,6 +137,15 @@ class Agent:
 
     def pack(self, seed_index: int) -> bytes:
         """The bytes of an agent file."""
+        about, tensors = self._about(seed_index)
+        return pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)})
+
+    def digest(self, seed_index: int = 0) -> str:
+        """The SHA-256 of one seed's policy and its description, as in its agent file."""
+        return str(self._about(seed_index)[0]["sha256"])
+
+    def _about(self, seed_index: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """The metadata and tensors of an agent file."""
         tensors = self.parameters(seed_index)
         about: dict[str, Any] = {
             "format": FORMAT,
@@ -148,7 +157,7 @@ class Agent:
         if self.learner.observation_count is not None:  # so that a new run can continue its statistics
             about["observations"] = self.learner.observation_count
         about["sha256"] = _digest(about, tensors)
-        return pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)})
+        return about, tensors
 
 
 def _continued(name: str, initial: Tensor, given: Any, starts: Array) -> Tensor:

@@ -1,0 +1,1 @@
+"""Agents outside their runs: exported, served, shared, and imported from other libraries."""

@@ -1,0 +1,82 @@
+"""The contract of an exported policy: a JSON file that describes its inputs and outputs, and the agent it came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rl_training.core.checks import UserError, shown
+from rl_training.core.specs import MASK
+from rl_training.core.version import __version__
+from rl_training.deploy.export.policy import NEXT_STATE, STATE, Policy
+from rl_training.envs.spaces import codecs_to_dict
+from rl_training.envs.tensor_codecs import OBSERVATION, TensorInput, action_output
+from rl_training.files.atomic import read_json
+
+FORMAT = 1
+SUFFIX = ".contract.json"
+
+
+def contract_path(path: Path) -> Path:
+    """The contract beside an exported file: `policy.contract.json` beside `policy.onnx`."""
+    return path.with_suffix(SUFFIX)
+
+
+def describe_policy(policy: Policy) -> dict[str, Any]:
+    """What a caller of a policy must know: inputs, outputs, and where it came from."""
+    agent = policy.agent[0]
+    config = agent.config.to_dict()
+    states = [one for one in policy.inputs if one.name.startswith(STATE)]
+    outputs = [action_output(agent.action), *(_next_state(one) for one in states)]
+    return {
+        "format": FORMAT,
+        "algorithm": agent.config.algo,
+        "environment": {"id": config["env_id"], "kwargs": config.get("env_kwargs", {})},
+        "library": __version__,
+        "agent": {
+            "sha256": agent.digest(policy.seed_index),
+            "seed": agent.learner.seeds[policy.seed_index],
+            "step": agent.step,
+        },
+        "inputs": [_described(one) for one in policy.inputs],
+        "outputs": [_described(one) for one in outputs],
+        "observation_order": [one.name for one in policy.inputs if one.name.partition(".")[0] == OBSERVATION],
+        "frames": max((one.frames for one in agent.spec.observation.images.values()), default=1),
+        "spaces": codecs_to_dict(agent.observation, agent.action),
+        "inside": [
+            *(["normalisation"] if agent.learner.normalizer is not None else []),
+            "action scaling",
+            *_extra(policy),
+        ],
+    }
+
+
+def _extra(policy: Policy) -> list[str]:
+    named = {MASK: any(one.name == "action_mask" for one in policy.inputs), "memory": bool(policy.states)}
+    return [name for name, there in named.items() if there]
+
+
+def _next_state(one: TensorInput) -> TensorInput:
+    what = f"the next call's {one.name}"
+    return TensorInput(NEXT_STATE + one.name.removeprefix(STATE), one.shape, one.dtype, what)
+
+
+def _described(one: TensorInput) -> dict[str, Any]:
+    found = {"name": one.name, "shape": ["batch", *one.shape], "dtype": one.dtype, "meaning": one.meaning}
+    return found if one.low is None and one.high is None else {**found, "low": one.low, "high": one.high}
+
+
+def read_contract(path: Path) -> dict[str, Any]:
+    """The contract of an exported file, checked as far as `verify` needs it."""
+    place = contract_path(path)
+    if not place.exists():
+        raise UserError(f"{place}: no such file; `rl-training export` writes it beside {path.name}")
+    found = read_json(place)
+    if not isinstance(found, dict) or not isinstance(found.get("agent"), dict):
+        raise UserError(f"{place}: not a contract of an exported policy")
+    if found.get("format") != FORMAT:
+        raise UserError(f"{place}: format must be {FORMAT}, got {shown(found.get('format'))}")
+    for name, value in (("sha256", found.get("sha256")), ("agent.sha256", found["agent"].get("sha256"))):
+        if not isinstance(value, str):
+            raise UserError(f"{place}: {name} must be a digest, got {shown(value)}")
+    return found

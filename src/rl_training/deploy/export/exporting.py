@@ -1,0 +1,104 @@
+"""Exports agents to files that run without this library, and verifies such files later."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rl_training.core.checks import UserError, require
+from rl_training.deploy.export import numpy_runner
+from rl_training.deploy.export.check import Check, check_policy, measured_latency
+from rl_training.deploy.export.contract import contract_path, describe_policy, read_contract
+from rl_training.deploy.export.formats import FORMATS, format_of
+from rl_training.deploy.export.policy import Policy
+from rl_training.files.atomic import read_bytes, replace_file, to_json
+from rl_training.run.agent import Agent
+
+MAX_FILE_BYTES = 2**31
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The files of an export, and how they were checked."""
+
+    path: Path
+    contract_path: Path
+    runner_path: Path | None  # of a numpy export
+    contract: dict[str, Any]
+    check: Check
+    latency_us: dict[str, float]  # for one observation: `exported` and `predict`
+
+
+def export_agent(agent: Agent, path: str | Path, to: str | None = None, seed_index: int = 0) -> Exported:
+    """Export one seed's policy as `to` ("onnx", "torch" or "numpy"; default: by the suffix of `path`).
+
+    The file is compared with the agent on at least 1,000 observations first; nothing is written if they differ.
+    """
+    path = Path(path)
+    chosen = format_of(path, to)
+    count = len(agent.learner.seeds)
+    require(0 <= seed_index < count, "seed_index", f">= 0 and < {count}, the number of seeds, got {seed_index}")
+    policy = Policy(agent, seed_index)
+    data = chosen.pack(policy)
+    run = chosen.load(data, policy)
+    check = check_policy(run, policy, str(path))
+    latency = measured_latency(run, policy)
+    about = {"to": chosen.name, "file": path.name, "sha256": hashlib.sha256(data).hexdigest()}
+    measured = {"checked": check.to_dict(), "latency_us": latency}
+    contract = {**describe_policy(policy), **about, **measured}
+    runner = path.with_name(f"{path.stem}_runner.py") if chosen.name == "numpy" else None
+    try:
+        replace_file(path, data)
+        if runner is not None:
+            replace_file(runner, Path(numpy_runner.__file__).read_bytes())
+        replace_file(contract_path(path), to_json(contract, indent=2))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+    return Exported(path, contract_path(path), runner, contract, check, latency)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The result of `verify_export`."""
+
+    path: Path
+    problem: str | None  # why the file is not this agent's; None: it is
+    check: Check | None  # None: the file was not run
+
+    def __str__(self) -> str:
+        if self.problem is not None:
+            return self.problem
+        if self.check is None:
+            return f"{self.path}: digests equal; not run, since loading a {self.path.suffix} file can run code"
+        ties = f", {self.check.ties} ties" if self.check.ties else ""
+        difference = f"largest difference {self.check.max_difference:.2g}"
+        return f"{self.path}: equal to the agent on {self.check.observations} observations ({difference}{ties})"
+
+
+def verify_export(path: str | Path, agent: Agent, seed_index: int = 0) -> Verified:
+    """Compare an exported file with an agent again; a .pt2 file by its digest alone, since loading it can run code."""
+    path = Path(path)
+    chosen = format_of(path)
+    if not path.exists():
+        raise UserError(f"{path}: no such file")
+    contract, data = read_contract(path), read_bytes(path.resolve(), MAX_FILE_BYTES)
+    if contract.get("to") not in FORMATS or FORMATS[contract["to"]] is not chosen:
+        raise UserError(f"{contract_path(path)}: is not the contract of a {chosen.suffix} file")
+    digest, was = agent.digest(seed_index), contract["agent"]["sha256"]
+    changed = None
+    if hashlib.sha256(data).hexdigest() != contract["sha256"]:
+        changed = f"{path}: the file has changed since its export (sha256)"
+    elif digest != was:
+        changed = f"{path}: the agent has changed since the export (sha256 {was[:12]} then, {digest[:12]} now)"
+    if chosen.runs_code:
+        return Verified(path, changed, None)
+    policy = Policy(agent, seed_index)
+    try:
+        check = check_policy(chosen.load(data, policy), policy, str(path))
+    except UserError as error:
+        return Verified(path, changed or str(error), None)
+    except Exception as error:  # a file of another agent: its inputs or outputs do not fit
+        return Verified(path, changed or f"{path}: cannot be run for this agent ({type(error).__name__})", None)
+    return Verified(path, changed and f"{changed}; its actions are still equal", check)

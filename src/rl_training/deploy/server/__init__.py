@@ -1,0 +1,1 @@
+"""A small HTTP server for the predictions of an agent."""

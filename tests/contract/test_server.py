@@ -1,0 +1,279 @@
+"""The prediction server, with a real client: every form of a request, what is rejected, and the page."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dict_envs import ACTIONS, NUMBERS
+from fresh_agents import VECTOR, fresh_agent, saved
+from harness import ROOT, run_cli
+from masked_envs import SPACES as MASKED_ACTIONS
+
+from rl_training.core.checks import UserError
+from rl_training.deploy.server.server import Limits, Predictions, PredictionServer
+
+Serve = Callable[..., "Client"]
+
+
+class Client:
+    """A client of one server, with a connection that is kept."""
+
+    def __init__(self, server: PredictionServer) -> None:
+        self.server = server
+        self.connection = http.client.HTTPConnection(*server.server_address[:2], timeout=20)  # type: ignore[arg-type]
+
+    def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, Any]:
+        if kind == "application/json" and body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        self.connection.request(method, path, body, {"Content-Type": kind} if body is not None else {})
+        answer = self.connection.getresponse()
+        data = answer.read()
+        found = json.loads(data) if answer.headers["Content-Type"] == "application/json" else data
+        return answer.status, found
+
+    def predict(self, body: Any, kind: str = "application/json") -> tuple[int, Any]:
+        return self.ask("POST", "/predict", body, kind)
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    servers: list[tuple[PredictionServer, threading.Thread]] = []
+
+    def start(agent: Any, **limits: int) -> Client:
+        server = PredictionServer(Predictions(agent, limits=Limits(**limits)), "127.0.0.1", 0)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        servers.append((server, thread))
+        return Client(server)
+
+    yield start
+    for server, thread in servers:
+        server.close()
+        thread.join()
+
+
+def test_json_one_and_a_batch(serve: Serve) -> None:
+    agent = fresh_agent("sac", VECTOR, ACTIONS["box"])
+    client = serve(agent)
+    obs = [[0.5, -1, 2], [0, 0, 0]]
+    assert client.predict({"obs": obs[0]}) == (200, {"action": agent.predict(obs[0]).tolist()})
+    assert client.predict({"obs": obs}) == (200, {"action": agent.predict(obs).tolist()})
+    status, answer = client.predict({"obs": obs[0], "deterministic": False})
+    assert status == 200 and answer["action"] != agent.predict(obs[0]).tolist()
+    status, health = client.ask("GET", "/health")
+    assert status == 200 and health == {"status": "ok", "algorithm": "sac", "answered": 3}
+    status, contract = client.ask("GET", "/contract")
+    assert status == 200 and contract["agent"]["sha256"] == agent.digest()
+
+
+def test_raw_arrays(serve: Serve) -> None:
+    agent = fresh_agent("ppo", NUMBERS, ACTIONS["box"])
+    client = serve(agent)
+    rng, rows = np.random.default_rng(0), 6
+    NUMBERS.seed(0)
+    samples = [NUMBERS.sample() for _ in range(rows)]
+    file = io.BytesIO()
+    arrays = {
+        "obs.position": np.stack([one["position"] for one in samples]),
+        "obs.inner.mode": np.stack([one["inner"]["mode"] for one in samples]),
+        "obs.inner.flags": np.stack([one["inner"]["flags"] for one in samples]),
+        "obs.gears.0": np.stack([one["gears"][0] for one in samples]),
+        "obs.gears.1": np.stack([one["gears"][1] for one in samples]),
+    }
+    np.savez(file, **arrays)
+    status, answer = client.predict(file.getvalue(), "application/x-npz")
+    assert status == 200
+    with np.load(io.BytesIO(answer)) as found:
+        for row, one in enumerate(samples):
+            assert np.allclose(found["action"][row], agent.predict(one), atol=1e-6)
+    plain = fresh_agent("td3", VECTOR, ACTIONS["box"])
+    obs = rng.standard_normal((5, 3)).astype(np.float32)
+    file = io.BytesIO()
+    np.save(file, obs)
+    status, answer = serve(plain).predict(file.getvalue(), "application/x-npy")
+    assert status == 200 and np.array_equal(np.load(io.BytesIO(answer)), plain.predict(obs))
+
+
+def test_memory_and_masks(serve: Serve) -> None:
+    agent = fresh_agent("ppo", VECTOR, MASKED_ACTIONS["discrete"], masked=True, recurrent="lstm", batch_size=8)
+    client, state, expected_state = serve(agent), {}, {}
+    for step in range(4):
+        obs, mask = [step / 4, 1, -1], [int(number == step) for number in range(12)]
+        status, answer = client.predict({"obs": obs, "state": state, "action_mask": mask})
+        expected, expected_state = agent.predict(obs, state=expected_state, action_mask=mask)
+        state = answer["state"]
+        assert status == 200 and answer["action"] == expected == step + 3
+        assert np.allclose(state["h"], expected_state["h"], atol=1e-6)
+
+
+BAD: list[tuple[Any, str, int, str]] = [
+    (b"{", "application/json", 400, "the body must be JSON"),
+    (b"[" * 100_000, "application/json", 400, "the body must be JSON"),
+    (b'{"obs": [NaN, 0, 0]}', "application/json", 400, "NaN is not a number of JSON"),
+    ({"obz": [0, 0, 0]}, "application/json", 400, "a JSON object with obs"),
+    ({"obs": [0, 0, 0], "masks": []}, "application/json", 400, "'masks' is no field of a request"),
+    ({"obs": [0, 0]}, "application/json", 400, "must be of shape (3,) or a batch of it, got (2,)"),
+    ({"obs": [[0, 0, 0], [1]]}, "application/json", 400, "got a ragged list"),
+    ({"obs": {"x": 1}}, "application/json", 400, "must be an array of numbers"),
+    ({"obs": "text"}, "application/json", 400, "must be an array of numbers"),
+    ({"obs": [0, 0, 0], "action_mask": [1, 0]}, "application/json", 400, "does not support action masks"),
+    ({"obs": [0, 0, 0], "state": {"h": []}}, "application/json", 400, "the policy has no memory"),
+    ({"obs": [0, 0, 0], "deterministic": "yes"}, "application/json", 400, "must be true or false"),
+    ({"obs": [[0, 0, 0]] * 9}, "application/json", 413, "at most 8 observations, got 9"),
+    (b"x" * 5000, "application/json", 413, "at most 4000 bytes, got 5000"),
+    (b"x", "text/plain", 415, "Content-Type must be"),
+    (b"x", "application/x-npy", 400, "as written by numpy.save"),
+    (b"x", "application/x-npz", 400, "as written by numpy.savez"),
+]
+
+
+@pytest.fixture(scope="module")
+def plain_agent() -> Any:
+    return fresh_agent("td3", VECTOR, ACTIONS["box"])
+
+
+@pytest.mark.parametrize(("body", "kind", "status", "message"), BAD)
+def test_bad_requests(serve: Serve, plain_agent: Any, body: Any, kind: str, status: int, message: str) -> None:
+    client = serve(plain_agent, body_bytes=4000, rows=8)
+    if status != 413 and isinstance(body, bytes) and len(body) > 4000:
+        client = serve(plain_agent)
+    found, answer = client.predict(body, kind)
+    assert found == status and message in answer["error"] and "\n" not in answer["error"]
+    client.connection.close()
+    assert client.predict({"obs": [0, 0, 0]})[0] == 200  # the server goes on
+
+
+def test_hostile_arrays(serve: Serve, plain_agent: Any, tmp_path: Path) -> None:
+    """Pickles are not loaded, headers that promise more than there is and archives that unpack to more are rejected."""
+    client = serve(plain_agent, body_bytes=10_000)
+
+    class Evil:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "executed"),)
+
+    pickled, huge, bomb = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    np.save(pickled, np.array([Evil()], dtype=object), allow_pickle=True)
+    np.lib.format.write_array_header_1_0(huge, {"descr": "<f4", "fortran_order": False, "shape": (2**40, 3)})
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("obs.npy", b"\0" * 1_000_000)
+    for body, kind in ((pickled, "npy"), (huge, "npy"), (bomb, "npz")):
+        status, answer = client.predict(body.getvalue(), f"application/x-{kind}")
+        assert status in (400, 413) and answer["error"]
+        client.connection.close()
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/predict", 405), ("GET", "/nothing", 404), ("POST", "/", 404), ("PUT", "/", 501)],
+)
+def test_other_paths_and_methods(serve: Serve, plain_agent: Any, method: str, path: str, status: int) -> None:
+    found, answer = serve(plain_agent).ask(method, path, b"{}" if method != "GET" else None)
+    assert found == status and answer["error"]
+
+
+def test_a_body_without_a_length_and_broken_http(serve: Serve, plain_agent: Any) -> None:
+    client = serve(plain_agent)
+    for sent, status in ((b"POST /predict HTTP/1.1\r\n\r\n", b"411"), (b"nonsense\r\n\r\n", b"400")):
+        with socket.create_connection(client.server.server_address[:2], timeout=10) as connection:
+            connection.sendall(sent)
+            assert status in connection.recv(4096).splitlines()[0]
+
+
+def test_the_page_escapes_what_an_agent_says(serve: Serve) -> None:
+    agent = fresh_agent("td3", VECTOR, ACTIONS["box"])
+    object.__setattr__(agent.config, "env_id", "<script>alert(1)</script>")
+    status, page = serve(agent).ask("GET", "/")
+    assert status == 200 and b"<script>alert" not in page and b"&lt;script&gt;alert" in page
+    assert (
+        b"http://" not in page.replace(b"http://www.w3.org", b"") and b"https://" not in page
+    )  # nothing from elsewhere
+
+
+def test_a_port_in_use_is_one_line(serve: Serve, plain_agent: Any, tmp_path: Path) -> None:
+    client = serve(plain_agent)
+    host, port = client.server.server_address[:2]
+    with pytest.raises(UserError, match=rf"127.0.0.1:{port} is in use") as caught:
+        PredictionServer(Predictions(plain_agent), str(host), port)
+    assert caught.value.__cause__.errno == errno.EADDRINUSE  # type: ignore[union-attr]
+    with pytest.raises(UserError, match="port must be >= 0 and <= 65535"):
+        PredictionServer(Predictions(plain_agent), "127.0.0.1", 65536)
+
+
+def started(path: Path, *words: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+    """The program `rl-training serve`, and what it says when it is ready."""
+    command = [sys.executable, "-m", "rl_training", "serve", str(path), "--port", "0", "--json", *words]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    process = subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert process.stdout is not None
+    return process, json.loads(process.stdout.readline())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.sweep)])
+def test_a_signal_stops_the_program_cleanly(number: signal.Signals, plain_agent: Any, tmp_path: Path) -> None:
+    process, about = started(saved(plain_agent, tmp_path))
+    try:
+        host = about["url"].removeprefix("http://")
+        connection = http.client.HTTPConnection(host, timeout=20)
+        connection.request("POST", "/predict", json.dumps({"obs": [0, 0, 0]}), {"Content-Type": "application/json"})
+        assert connection.getresponse().status == 200  # and the connection stays open
+        begin = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(20) == 0 and time.monotonic() - begin < 10
+        assert process.stderr is not None
+        assert process.stderr.read().splitlines() == [f"stopped by {number.name} after 1 predictions"]
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"), [(["--port", "99999"], "port must be"), (["--max-batch", "0"], "max-batch")]
+)
+@pytest.mark.sweep
+def test_invalid_commands(words: list[str], message: str, plain_agent: Any, tmp_path: Path) -> None:
+    answer = run_cli("serve", str(saved(plain_agent, tmp_path)), *words)
+    assert answer.returncode == 2 and message in answer.stderr and len(answer.stderr.splitlines()) == 1
+
+
+@pytest.mark.sweep
+def test_two_hundred_requests_in_flight(plain_agent: Any, tmp_path: Path) -> None:
+    """Three seconds of what `make serve-load` does for a minute."""
+    result, answer = tmp_path / "load.json", saved(plain_agent, tmp_path)
+    words = ["--agent", str(answer), "--seconds", "3", "--output", str(result)]
+    subprocess.run([sys.executable, str(ROOT / "benchmarks" / "serve_load.py"), *words], check=True, timeout=120)
+    found = json.loads(result.read_text())
+    assert found["errors"] == 0 and found["in_flight"] == 200 and found["requests"] > 200
+
+
+@pytest.mark.sweep
+def test_the_page_in_a_browser(serve: Serve, plain_agent: Any, tmp_path: Path) -> None:
+    """Chromium shows the contract; what its form does is tested by the same request above."""
+    browser = next(
+        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    )
+    if browser is None:
+        pytest.skip("no Chromium is installed")
+    client = serve(plain_agent)
+    words = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
+    done = subprocess.run([browser, *words, client.server.url], capture_output=True, text=True, timeout=120)
+    assert "td3 for Pendulum-v1" in done.stdout and "Predict" in done.stdout
