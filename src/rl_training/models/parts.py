@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from rl_training.config.network import HiddenLayers
 from rl_training.core.checks import UserError, require
-from rl_training.models.layers import StackedLinear, hidden_linear, hidden_stages, own_layers
+from rl_training.models.layers import StackedLinear, hidden_linear, hidden_stages, infer_dense, inferring, own_layers
 from rl_training.models.own import OwnNetworks
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
@@ -52,9 +52,12 @@ class StackedMLP(nn.Module):
         """(batch, n_in) -> (members, batch, n_out)."""
         _check_vectors(x)
         hidden = x.unsqueeze(0)
-        for number, layer in enumerate(self.layers[:-1]):
+        if inferring():
+            return infer_dense(self.layers, self.stages, len(self.layers) - 1, hidden)
+        *dense, last = self.layers
+        for number, layer in enumerate(dense):
             hidden = F.relu(layer(hidden)) if self.stages is None else self.stages[number](layer(hidden))
-        return self.layers[-1](hidden)  # type: ignore[no-any-return]
+        return last(hidden)  # type: ignore[no-any-return]
 
 
 def network(members: int, n_in: int, hidden_sizes: Sequence[int], n_out: int) -> nn.Module:
@@ -85,6 +88,8 @@ class GaussianActor(nn.Module):
         Noise may have more axes in front: several actions for each observation. Given `actions`, their log-density.
         """
         mean, log_std = self.net(obs).squeeze(0).chunk(2, -1)
+        if noise is None and actions is None:
+            return mean.tanh(), mean.new_zeros(mean.shape[:-1])
         if self.log_std_range is None:
             log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
         else:
@@ -94,8 +99,7 @@ class GaussianActor(nn.Module):
             # The inverse of tanh; atanh, like softplus below, would round differently with seeds stacked.
             inside = actions.clamp(-MAX_ACTION, MAX_ACTION)
             noise = (0.5 * ((1 + inside) / (1 - inside)).log() - mean) / log_std.exp()
-        if noise is None:
-            return mean.tanh(), torch.zeros_like(mean[..., 0])
+        assert noise is not None
         return squashed_gaussian(mean, log_std, noise)
 
 
