@@ -116,6 +116,10 @@ class Learner(Algorithm):
         """Actions in the library's units for (seeds, rows, *obs); `state` is a recurrent policy's."""
         return self.acting.greedy(self.greedy, obs, state)
 
+    def greedy_rows(self, obs: Tensor) -> Tensor:
+        """The actions of `act_greedy` for one seed's (rows, *obs), without the seed axis, see `Acting.greedy_rows`."""
+        return self.acting.greedy_rows(self.greedy, obs)
+
     def act_explore(
         self, obs: Tensor, step: int, progress: float, state: State = NO_STATE, stream: str = "explore"
     ) -> Act:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -52,6 +54,8 @@ class Acting:
 
     def greedy(self, policy: Policy, obs: Tensor, state: State = NO_STATE) -> Act:
         """Actions of a policy without random numbers."""
+        if not state:
+            return self._act("greedy", lambda inputs: self.run(policy, *inputs), [obs])
         names = tuple(state)
 
         def act(inputs: list[Tensor]) -> Act:
@@ -122,8 +126,42 @@ class Acting:
 
         if engine.stacked:
             return Act(*vmap(one_seed)(engine.groups(), *inputs))
+        if len(engine.seeds) == 1 and not torch.compiler.is_compiling():
+            return self._run_alone(policy, *inputs)
         by_seed = enumerate(engine.groups_by_seed())
         return Act(*stacked([one_seed(groups, *entry(inputs, seed)) for seed, groups in by_seed]))
+
+    def _run_alone(self, policy: Policy, obs: Tensor, *rest: Any) -> Act:
+        """`run` for the only seed."""
+        action, extras, state = policy(self._networks, self._prepared(obs[0]), *(entry(rest, 0) if rest else ()))
+        extras, state = (map_tensors(one, _with_axis) if one else one for one in (extras, state))
+        return Act(action.unsqueeze(0), extras, state)
+
+    def greedy_rows(self, policy: Policy, obs: Tensor) -> Tensor:
+        """The actions of `greedy` for the only seed's observations (rows, ...), on a CPU, without a state."""
+        with self._without_gradients():
+            return valid(policy(self._networks, self._prepared(obs))).action
+
+    @cached_property
+    def alone_on_cpu(self) -> bool:
+        """Whether `greedy_rows` can be used."""
+        return len(self.engine.seeds) == 1 and self.engine.device.type == "cpu"
+
+    @cached_property
+    def _without_gradients(self) -> Callable[[], AbstractContextManager[object]]:
+        """The faster inference mode, but for modules of the user: a tensor they keep could never be trained with."""
+        networks = self.engine.binding.networks.values()
+        return torch.no_grad if any(network.of_user for network in networks) else torch.inference_mode
+
+    def _prepared(self, obs: Tensor) -> Any:
+        """The only seed's observations as its networks receive them."""
+        prepare = self.engine.binding.prepare
+        return obs if prepare is None else prepare(self.engine.groups_by_seed()[0], {"obs": obs})["obs"]
+
+    @cached_property
+    def _networks(self) -> Any:
+        """The view of the only seed's groups, whose tensors stay the same."""
+        return self.engine.binding.networks_of(self.engine.groups_by_seed()[0])
 
     # --- on a GPU ------------------------------------------------------------------------------------------------
     def _replayed(self, name: str, work: Work, inputs: list[Tensor]) -> Act:
@@ -153,6 +191,10 @@ class Acting:
 def valid(act: Act) -> Act:
     """The same without NaN in its actions: the engine reports a seed whose networks became NaN, later."""
     return act._replace(action=torch.nan_to_num(act.action)) if act.action.is_floating_point() else act
+
+
+def _with_axis(tensor: Tensor) -> Tensor:
+    return tensor.unsqueeze(0)
 
 
 def _named(names: Sequence[str], values: Sequence[Tensor]) -> list[State]:

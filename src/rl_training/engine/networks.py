@@ -182,6 +182,12 @@ class Networks:
                 return self.groups[BUFFERS + group]
             if group not in self.groups:
                 raise AttributeError(f"there is no parameter group {group!r}")
+            found = self._bound(name, group)
+            if not torch.compiler.is_compiling():
+                self.__dict__[name] = found  # a view's groups stay the same
+            return found
+
+        def _bound(self, name: str, group: str) -> Any:
             network = self.networks.get(name)
             if network is None:
                 return self.groups[group]

@@ -91,19 +91,24 @@ class Categorical(ActionDistribution):
     def _by_element(self, values: Tensor) -> Tensor:
         """(rows, outputs) -> (rows, elements, most choices), padded where an element has fewer."""
         width = max(self.choices)
+        if len(self.choices) == 1:
+            return values.unsqueeze(-2)
         runs = values.split([count * length for count, length in self.runs], -1)
         shaped: list[Tensor] = [run.unflatten(-1, (-1, count)) for run, (count, _) in zip(runs, self.runs, strict=True)]
         if len(shaped) == 1:
             return shaped[0]
         return torch.cat([F.pad(one, (0, width - one.shape[-1]), value=PADDED) for one in shaped], -2)
 
-    def _best(self, params: Tensor, mask: Tensor | None, bonuses: Tensor | float = 0.0) -> Tensor:
+    def _best(self, params: Tensor, mask: Tensor | None, bonuses: Tensor | None = None) -> Tensor:
         """The actions with the largest sums of logit and bonus."""
         # A diverged network's logit of -infinity must not be below those of choices that are not there.
         finite = params.clamp(min=MASKED / 10)
-        best = self._by_element(_masked(finite, mask) + bonuses).argmax(-1)
+        logits = _masked(finite, mask)
+        best = self._by_element(logits if bonuses is None else logits + bonuses).argmax(-1)
         if not self.joint:
             return best
+        if len(self.choices) == 1:
+            return best.squeeze(-1)
         return torch.stack([stride * best[..., number] for number, stride in enumerate(self.strides)]).sum(0)
 
     def _elements(self, actions: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -18,6 +19,11 @@ from rl_training.config.network import HiddenLayers, LayerSettings
 from rl_training.core.checks import UserError
 
 NORM_EPS = 1e-12
+
+
+def inferring() -> bool:
+    """Whether no gradients are wanted and operations run as they are called: neither traced nor compiled."""
+    return not torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 
 def square_root(values: Tensor) -> Tensor:
@@ -36,6 +42,7 @@ class StackedLinear(nn.Module):
     """
 
     dtype = torch.float32  # of the product; inputs, parameters and outputs are float32
+    is_product = True  # without other arguments, it computes `stacked_product`
 
     def __init__(self, members: int, n_in: int, n_out: int) -> None:
         super().__init__()
@@ -60,7 +67,34 @@ def stacked_product(x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype 
     if weight.shape[-1] == 1 and weight.device.type == "cpu":
         # On a CPU a product with one column uses another kernel, which rounds differently when seeds are stacked.
         return (torch.matmul(x, weight.expand(-1, -1, 2)) + bias)[..., :1]
+    if x.dim() == 3 and x.shape[0] == weight.shape[0]:
+        return torch.bmm(x, weight) + bias  # what matmul calls, without its dispatch
     return torch.matmul(x, weight) + bias
+
+
+def infer_dense(layers: nn.ModuleList, stages: nn.ModuleList | None, hidden_layers: int, x: Tensor) -> Tensor:
+    """Dense layers where no gradient is wanted, with the bits of their forward passes.
+
+    In place and without the calls of modules, which take longer than the products of one row. A stage follows each of
+    the first `hidden_layers`; None: a ReLU.
+    """
+    following: Any = stages or ()
+    for number, (layer, stage) in enumerate(zip_longest(layers, following)):
+        x = _infer(layer, x)
+        if number < hidden_layers:
+            x = x.relu_() if stage is None else stage.infer(x)
+    return x
+
+
+def _infer(layer: nn.Module, x: Tensor) -> Tensor:
+    """One dense layer, without the call of its module if that computes nothing else."""
+    parameters: dict[str, Any] = layer._parameters
+    if not layer.is_product or layer.dtype != torch.float32 or layer._forward_hooks or layer._forward_pre_hooks:
+        return layer(x)  # type: ignore[no-any-return]
+    weight, bias = parameters["weight"], parameters["bias"]
+    if x.shape[0] == weight.shape[0] and weight.shape[-1] > 1:
+        return torch.bmm(x, weight).add_(bias)
+    return stacked_product(x, weight, bias)
 
 
 class SpectralLinear(StackedLinear):
@@ -69,6 +103,7 @@ class SpectralLinear(StackedLinear):
     One step of the power method per forward pass in training; its vector is a buffer.
     """
 
+    is_product = False
     left: Tensor
 
     def __init__(self, members: int, n_in: int, n_out: int) -> None:
@@ -201,6 +236,14 @@ class HiddenStage(nn.Module):
         self.dropout = Dropout(options.dropout) if options.dropout else None
         self.norm = StackedLayerNorm(members, size) if options.layer_norm else None
         self.activation = Activation(options.activation)
+        alone = self.dropout is None and self.norm is None
+        self.in_place = {"ReLU": torch.relu_, "Tanh": torch.tanh_}.get(options.activation) if alone else None
+
+    def infer(self, x: Tensor) -> Tensor:
+        """`forward` where no gradient is wanted; `x` may be changed."""
+        if self.in_place is None or self._forward_hooks or self._forward_pre_hooks:
+            return self(x)  # type: ignore[no-any-return]
+        return self.in_place(x)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.dropout is not None:

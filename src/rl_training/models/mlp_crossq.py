@@ -16,6 +16,8 @@ from rl_training.models.parts import StackedMLP, network
 class RenormalizedMLP(StackedMLP):
     """`members` perceptrons with batch renormalisation before each dense layer."""
 
+    is_dense = False
+
     def __init__(
         self, members: int, n_in: int, hidden_sizes: Sequence[int], n_out: int, *, momentum: float, warmup: int
     ) -> None:

@@ -71,7 +71,8 @@ class DistributionalQNetwork(nn.Module):
         if self.trunk is not None:
             hidden = self.trunk(hidden, noises.pop(0))
         if self.value is None:
-            return self.net(hidden, noises[0]).unflatten(-1, (-1, self.outputs))  # type: ignore[no-any-return]
+            values: Tensor = self.net(hidden, noises[0])
+            return values.unsqueeze(-1) if self.outputs == 1 else values.unflatten(-1, (-1, self.outputs))
         value = self.value(hidden, noises[0]).unsqueeze(1)
         advantages = self.net(hidden, noises[1]).unflatten(-1, (-1, self.outputs))
         return value + advantages - advantages.mean(1, keepdim=True)  # type: ignore[no-any-return]

@@ -12,7 +12,15 @@ from torch.nn import functional as F
 
 from rl_training.config.network import HiddenLayers
 from rl_training.core.checks import require
-from rl_training.models.layers import StackedLinear, hidden_linear, hidden_stages, square_root, stacked_product
+from rl_training.models.layers import (
+    StackedLinear,
+    hidden_linear,
+    hidden_stages,
+    infer_dense,
+    inferring,
+    square_root,
+    stacked_product,
+)
 
 SIGMA = 0.5  # the paper's sigma_0
 
@@ -62,6 +70,8 @@ class DenseLayers(nn.Module):
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         hidden, used = x.unsqueeze(0), 0
+        if noise is None and inferring():
+            return infer_dense(self.layers, self.stages, self.hidden_layers, hidden).squeeze(0)
         for number, layer in enumerate(self.layers):
             if isinstance(layer, NoisyLinear) and noise is not None:
                 hidden = layer(hidden, noise[..., used : used + layer.noise_size])

@@ -13,7 +13,15 @@ from torch.nn import functional as F
 
 from rl_training.config.network import HiddenLayers
 from rl_training.core.checks import require
-from rl_training.models.layers import StackedLinear, check_vectors, hidden_linear, hidden_stages, own_layers
+from rl_training.models.layers import (
+    StackedLinear,
+    check_vectors,
+    hidden_linear,
+    hidden_stages,
+    infer_dense,
+    inferring,
+    own_layers,
+)
 from rl_training.models.own import OwnNetworks
 from rl_training.models.simba import Simba
 
@@ -42,6 +50,8 @@ def check_count(name: str, value: int, minimum: int = 1) -> None:
 class StackedMLP(nn.Module):
     """`members` perceptrons; `hidden_sizes` may be empty, or `HiddenLayers` that say what stands between them."""
 
+    is_dense = True  # no further layers than `layers` and `stages`
+
     def __init__(self, members: int, n_in: int, hidden_sizes: Sequence[int], n_out: int) -> None:
         super().__init__()
         layers, sizes = HiddenLayers.of(hidden_sizes), [n_in, *hidden_sizes]
@@ -53,6 +63,8 @@ class StackedMLP(nn.Module):
         """(batch, n_in) -> (members, batch, n_out)."""
         check_vectors(x)
         hidden = x.unsqueeze(0)
+        if self.is_dense and inferring():
+            return infer_dense(self.layers, self.stages, len(self.layers) - 1, hidden)
         for number in range(len(self.layers) - 1):
             hidden = self.hidden(number, hidden)
         return self.output(hidden)
@@ -101,6 +113,8 @@ class GaussianActor(nn.Module):
         Noise may have more axes in front: several actions for each observation. Given `actions`, their log-density.
         """
         mean, log_std = self.net(obs).squeeze(0).chunk(2, -1)
+        if noise is None and actions is None:
+            return mean.tanh(), mean.new_zeros(mean.shape[:-1])
         if self.log_std_range is None:
             log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
         else:
@@ -110,8 +124,7 @@ class GaussianActor(nn.Module):
             # The inverse of tanh; atanh, like softplus below, would round differently with seeds stacked.
             inside = actions.clamp(-MAX_ACTION, MAX_ACTION)
             noise = (0.5 * ((1 + inside) / (1 - inside)).log() - mean) / log_std.exp()
-        if noise is None:
-            return mean.tanh(), torch.zeros_like(mean[..., 0])
+        assert noise is not None
         return squashed_gaussian(mean, log_std, noise)
 
 

@@ -85,9 +85,14 @@ class Agent:
             why = "its environment gave no action masks" if self.learner.takes_masks else why
             raise UserError(f"action_mask must not be given: {why}")
         count = len(self.learner.seeds)
-        require(0 <= seed_index < count, "seed_index", f">= 0 and < {count}, the number of seeds, got {seed_index}")
+        if not 0 <= seed_index < count:
+            raise UserError(f"seed_index must be >= 0 and < {count}, the number of seeds, got {seed_index}")
         rows, single = self.observation.read(obs, action_mask)
-        act = self._act(rows, deterministic, self._state(state, episode_start, len(rows)))
+        before = self._state(state, episode_start, len(rows))
+        if deterministic and state is None and not before and self.learner.acting.alone_on_cpu:
+            result = self.action.to_env(self.learner.greedy_rows(torch.from_numpy(rows)).numpy())
+            return self.action.one(result) if single else result
+        act = self._act(rows, deterministic, before)
         result = self.action.to_env(act.action[seed_index].cpu().numpy())
         action = self.action.one(result) if single else result
         if state is None:
@@ -100,11 +105,14 @@ class Agent:
 
         `state`: what the last call returned; None: an episode starts in every row.
         """
-        act = self._act(rows, True, state or self.learner.initial_states(len(rows)))
+        act = self._act(rows.copy(), True, state or self.learner.initial_states(len(rows)))
         return act.action[0].cpu().numpy(), act.state
 
     def _act(self, rows: Array, deterministic: bool, state: State) -> Act:
-        every_seed = torch.from_numpy(np.broadcast_to(rows, (len(self.learner.seeds), *rows.shape)).copy())
+        seeds = len(self.learner.seeds)
+        every_seed = torch.from_numpy(rows).expand(seeds, *rows.shape)
+        if seeds > 1:
+            every_seed = every_seed.contiguous()
         if deterministic:
             return self.learner.act_greedy(every_seed, state)
         self._calls += 1
@@ -112,9 +120,11 @@ class Agent:
 
     def _state(self, given: Any, episode_start: Any, rows: int) -> dict[str, Tensor]:
         """The state of every seed to act from: `given`, and the initial one where an episode starts."""
+        initial = self.learner.initial_states(rows)
+        if episode_start is None and (not initial or given is None):
+            return initial
         starts = np.asarray(False if episode_start is None else episode_start, np.bool_)
         require(starts.shape in ((), (rows,)), "episode_start", f"one flag per row ({rows}), got {starts.shape}")
-        initial = self.learner.initial_states(rows)
         if not initial or given is None:
             return initial
         require(isinstance(given, Mapping), "state", f"a mapping of arrays, got {shown(given)}")

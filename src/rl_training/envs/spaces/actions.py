@@ -38,6 +38,7 @@ class ActionCodec:
                 "MultiBinary"
             )
         self.spec = self.coding.spec
+        self._is_array = bool(self.env_shape)
 
     def require_bounds(self) -> None:
         """Reject a Box without bounds, for an algorithm that needs them or for a dataset."""
@@ -56,7 +57,7 @@ class ActionCodec:
 
     def one(self, actions: Array) -> Any:
         """The first action of a batch in the environment's units, as `step` takes it: an int or an array."""
-        return actions[0] if self.env_shape else int(actions[0])
+        return actions[0] if self._is_array else int(actions[0])
 
     @property
     def can_be_clipped(self) -> bool:
@@ -176,7 +177,7 @@ class _Numbers(_Coding):
     def to_env(self, actions: Array) -> Array:
         unit = actions.reshape(len(actions), *self.space.shape).astype(np.float64)
         scaled = self.low + (unit + 1.0) * self.half_range
-        return np.clip(scaled, self.space.low, self.space.high).astype(self.space.dtype)
+        return scaled.clip(self.space.low, self.space.high).astype(self.space.dtype)
 
     def from_env(self, actions: Array) -> Array:
         unit = (actions.astype(np.float64) - self.low) / self.half_range - 1.0

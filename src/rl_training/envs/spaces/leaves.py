@@ -88,6 +88,10 @@ class Leaf:
         self.check_batch(batch)
         return batch, single
 
+    def read_one(self, value: Any, out: Array) -> bool:
+        """Write one value into its place in a row, if that needs no further checks than finiteness; else False."""
+        return False
+
     def check_batch(self, batch: Array) -> None:
         """Reject values outside the space that cannot be encoded."""
 
@@ -103,9 +107,16 @@ class Numbers(Leaf):
         self.shape = tuple(space.shape) if path else (int(np.prod(space.shape)),)
         if 0 in self.shape:
             raise UserError(f"observation space {space} is empty")
+        self._space_shape = tuple(space.shape)
 
     def encode(self, value: Any, out: Array) -> None:
         out[...] = np.asarray(value).reshape(self.shape)
+
+    def read_one(self, value: Any, out: Array) -> bool:
+        if type(value) is not np.ndarray or value.shape != self._space_shape or value.dtype.kind not in "fiub":
+            return False
+        out[self.slice] = value if value.ndim == 1 else value.reshape(-1)
+        return True
 
     def encode_rows(self, values: Array) -> Array:
         return values.reshape(len(values), *self.shape).astype(np.float32, copy=False)
@@ -137,6 +148,15 @@ class OneHot(Leaf):
             raise ValueError(f"{value!r} is not in {self.space}")
         out[:] = 0
         out[self.offsets + chosen] = 1
+
+    def read_one(self, value: Any, out: Array) -> bool:
+        if self.space.shape or not isinstance(value, (int, np.integer)):
+            return False
+        position = int(value) - self._start
+        if not 0 <= position < self.shape[0]:
+            return False
+        out[self.start + position] = 1
+        return True
 
     def _position(self, value: int) -> int:
         """The position of a choice of a Discrete: faster than arrays of one element."""
@@ -176,6 +196,15 @@ class Picture(Leaf):
 
     def encode(self, value: Any, out: Array) -> None:
         out[...] = np.asarray(value).reshape(self.shape)
+
+    def read_one(self, value: Any, out: Array) -> bool:
+        if type(value) is not np.ndarray or value.shape != self.shape or value.dtype != np.uint8:
+            return False
+        if out.shape == self.shape:
+            out[...] = value
+        else:
+            out[self.slice] = value.reshape(-1)
+        return True
 
     def encode_rows(self, values: Array) -> Array:
         return values.reshape(len(values), *self.shape).astype(np.uint8, copy=False)

@@ -20,6 +20,7 @@ from rl_training.core.specs import IMAGES, VECTOR, ArraySpec, Entry, image, mixe
 from rl_training.envs.spaces.files import space_to_dict
 from rl_training.envs.spaces.leaves import Leaf, Numbers, OneHot, Picture
 from rl_training.envs.spaces.masks import read_mask, read_masks
+from rl_training.envs.spaces.trees import dict_keys, tree, wrong_keys
 
 Array = NDArray[Any]
 SUPPORTED = "Box (numbers or images), Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of them"
@@ -49,7 +50,7 @@ class ObservationCodec:
         self.mask = self.spec.mask  # elements of the action mask
         self.shape, self.dtype = self.spec.shape, np.dtype(self.spec.dtype)
         self.is_tree = isinstance(space, (spaces.Dict, spaces.Tuple))
-        self._keys = list(_dict_keys(space, ()))
+        self._keys = list(dict_keys(space, ()))
         self._vector = slice(0, 4 * start)  # bytes of the vector in a mixed observation
         offset = self._vector.stop
         for leaf in self.leaves:
@@ -160,7 +161,7 @@ class ObservationCodec:
                 found = found[key]
             if not isinstance(found, Mapping) or found.keys() != keys:
                 got = ", ".join(sorted(map(str, found))) if isinstance(found, Mapping) else type(found).__name__
-                wrong = _wrong_keys(keys, found) if isinstance(found, Mapping) else ""
+                wrong = wrong_keys(keys, found) if isinstance(found, Mapping) else ""
                 raise ValueError(f"the observation must have the keys {', '.join(sorted(keys))}, got {got}{wrong}")
 
     def encode_rows(self, observations: Any) -> Array:
@@ -208,6 +209,10 @@ class ObservationCodec:
 
         `mask`: its action mask, or a batch of them; None: every action is allowed.
         """
+        if mask is None:
+            row = self._read_one(obs)
+            if row is not None:
+                return row, True
         try:
             if self.is_tree:
                 self.check_keys(obs)
@@ -229,6 +234,22 @@ class ObservationCodec:
         if numbers is not None and not np.isfinite(numbers).all():
             raise UserError("observation must be finite in float32")
         return rows, read[0][1]
+
+    def _read_one(self, obs: Any) -> Array | None:
+        """The row of one valid observation of arrays and numbers; None: anything else, such as an invalid one."""
+        rows = np.zeros((1, *self.shape), self.dtype)
+        row = rows[0]
+        numbers = row[self._vector].view(np.float32) if self.spec.parts else row
+        with np.errstate(over="ignore"):
+            for path, keys in self._keys:
+                if path or type(obs) is not dict or obs.keys() != keys:
+                    return None
+            for leaf in self.leaves:
+                if not leaf.read_one(leaf.value_in(obs), row if leaf.is_image else numbers):
+                    return None
+        if self.mask:
+            row[self._mask] = 1
+        return rows if self.is_image or np.isfinite(numbers).all() else None
 
     def _read_mask(self, given: Any, rows: int, single: bool) -> Array:
         assert self.masked_action is not None
@@ -268,29 +289,3 @@ def _spec_of(space: spaces.Space[Any], numbers: list[Leaf], pictures: list[Pictu
         return replace(image(*only.shape), entries=(Entry(only.name, only.shape, 0),) if named else ())
     parts = {VECTOR: packed} if numbers else {}
     return mixed({**parts, **{f"{IMAGES}{leaf.name}": image(*leaf.shape) for leaf in pictures}})
-
-
-def _dict_keys(space: spaces.Space[Any], path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], set[str]]]:
-    """The path and keys of every Dict in a space."""
-    if isinstance(space, spaces.Dict):
-        yield path, set(space.spaces)
-    if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        items = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        for key, inner in items:
-            yield from _dict_keys(inner, (*path, key))
-
-
-def _wrong_keys(keys: set[str], found: Mapping[Any, Any]) -> str:
-    """The keys that are missing or unknown, for a message."""
-    both = {"missing": keys - found.keys(), "unknown": set(map(str, found)) - keys}
-    parts = [f"{what}: {', '.join(sorted(names))}" for what, names in both.items() if names]
-    return f" ({'; '.join(parts)})"
-
-
-def tree(space: spaces.Space[Any], path: tuple[Any, ...], found: Mapping[tuple[Any, ...], Any]) -> Any:
-    """Values by the path of their leaf, nested as in the space."""
-    if isinstance(space, spaces.Dict):
-        return {key: tree(inner, (*path, key), found) for key, inner in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(tree(inner, (*path, key), found) for key, inner in enumerate(space.spaces))
-    return found[path]

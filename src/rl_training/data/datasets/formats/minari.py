@@ -22,7 +22,7 @@ from rl_training.data.datasets.formats.hdf5 import dataset, fill, h5py_module, m
 from rl_training.data.datasets.transitions import Transitions, discontinuous_rows
 from rl_training.envs.minari_spaces import space_from_minari, space_to_minari
 from rl_training.envs.spaces import ObservationCodec, space_from_dict
-from rl_training.envs.spaces.observations import tree
+from rl_training.envs.spaces.trees import tree
 from rl_training.files.atomic import read_json, to_json
 
 FILE, METADATA = "main_data.hdf5", "metadata.json"
