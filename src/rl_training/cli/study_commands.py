@@ -41,10 +41,12 @@ def run_sweep(args: Args) -> int:
         print(json.dumps(dry_run(plan, options)) if args.json else "\n".join(dry_run(plan, options)["lines"]))
         return 0
     outcome = sweep.run_sweep(plan, options, show_progress=not args.quiet)
+    report = sweep.write_study_report(plan.folder.path)
     if args.json:
-        print(json.dumps(sweep.answer(plan, outcome), default=str))
+        print(json.dumps({**sweep.answer(plan, outcome), "report": report}, default=str))
     else:
         sweep.finish_study(plan.folder.path)
+        print(f"report {report}" if report else "no report")
     for line in sweep.failure_lines(plan, outcome):
         print(f"error: {line}", file=sys.stderr)
     return 1 if outcome.failed else 0

@@ -16,6 +16,7 @@ from rl_training.studies.choose_launcher import LaunchOptions, choose_launcher
 from rl_training.studies.display import StudyDisplay
 from rl_training.studies.folder import PartState, StudyFolder
 from rl_training.studies.needs import Needs, needs_of
+from rl_training.studies.page import write_page
 from rl_training.studies.parts import Part, sweep_parts
 from rl_training.studies.scheduler import FULL, Outcome, Scheduler
 from rl_training.studies.study_file import StudyFile, SweepFile, load_study, reject, study_folder
@@ -108,6 +109,21 @@ def finish_study(study_dir: str | Path) -> list[Path]:
     print(text_table([("run", "status", "return", "resume"), *rows]))
     print(f"study {folder.path}")
     return found
+
+
+def write_study_report(study_dir: str | Path) -> Path | None:
+    """Write one report of all runs of a study; None, with a line on stderr, if there is nothing to report."""
+    folder = StudyFolder(Path(study_dir))
+    runs = [folder.run_dir(name) for name, _ in folder.parts() if folder.state(name).status != "new"]
+    output = folder.path / "report.html"
+    try:
+        problems = write_page(runs, output)
+    except (OSError, UserError) as error:
+        problems = [f"no report of {folder.path}: {error}"]
+        output = None
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return output
 
 
 def answer(plan: Plan, outcome: Outcome) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from rl_training.studies.study_file import reject, study_folder
 from rl_training.studies.sweep import text_table
 from rl_training.studies.trials import REASON, Trials
 from rl_training.studies.tune_file import TuneFile, load_tune
+from rl_training.studies.tune_page import write_tune_page
 from rl_training.studies.variants import Choice
 
 SHOWN_TRIALS = 10
@@ -184,13 +185,15 @@ def trial_rows(trials: Trials) -> list[dict[str, Any]]:
 
 
 def write_trials(tuning: Tuning, trials: Trials) -> None:
-    """Write trials.csv, and importance.csv where there are enough trials."""
+    """Write trials.csv, the report, and importance.csv where there are enough trials."""
     rows = trial_rows(trials)
     columns = ["trial", "state", "value", *tuning.study.space, "reason"]
     replace_file(tuning.folder.path / "trials.csv", _csv(columns, rows))
     importance = [{"setting": name, "importance": value} for name, value in trials.importance().items()]
     if importance:
         replace_file(tuning.folder.path / "importance.csv", _csv(["setting", "importance"], importance))
+    title = f"{tuning.base.algo} tuned on {tuning.base.env_id}"
+    write_tune_page(tuning.folder.path / "report.html", title, rows, trials.importance())
 
 
 def _csv(columns: list[str], rows: list[dict[str, Any]]) -> bytes:
