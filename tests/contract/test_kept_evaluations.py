@@ -268,4 +268,3 @@ def test_no_action_of_an_evaluation_is_remembered() -> None:
         evaluator.run(0)
         envs: SeededEnvs = evaluator._rows.envs  # type: ignore[union-attr, assignment]
         assert envs.logs == [[], []] and not envs.unlogged
-

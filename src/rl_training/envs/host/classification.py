@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
@@ -122,14 +122,11 @@ def classify(used: Env, source: EnvSource, seed: int = 0) -> Classification:
 
 def reset_is_enough(source: EnvSource, seed: int = 0) -> bool:
     """Whether a used environment, once it is reset, plays an episode like a new one; False if that is not known."""
-    used, fresh = source.make(), source.make()
-    try:
-        return _first_difference(used, fresh, _stages(used, seed, source.masked)) is None
-    except _Raised:
-        return False
-    finally:
-        used.close()
-        fresh.close()
+    with closing(source.make()) as used, closing(source.make()) as fresh:
+        try:
+            return _first_difference(used, fresh, _stages(used, seed, source.masked)) is None
+        except _Raised:
+            return False
 
 
 def _stages(env: Env, seed: int, masked: bool) -> list[Stage]:
