@@ -41,6 +41,7 @@ SETTINGS: dict[str, Any] = {
     "learning_rate": 1e-2,
     "learning_starts": 100,
     "normalize_observations": False,
+    "normalize_rewards": False,
     "num_cql_samples": 2,
     "num_quantiles": 16,
     "reward_scale": 1.0,
@@ -54,6 +55,9 @@ SETTINGS: dict[str, Any] = {
 OWN_SETTINGS = {
     "a2c": {"rollout_steps": 8},  # one update each
     "droq": {"gradient_updates_per_step": 4},  # with layer norm, values of actions that are rarely taken come later
+    # Running statistics, by which values are judged, must follow within 500 updates.
+    "crossq": {"batch_norm_momentum": 0.1, "learning_rate": 3e-3},
+    "flashsac": {"batch_norm_momentum": 0.1, "policy_delay": 1},
     # RAdam's steps are small for hundreds of updates.
     "pqn": {"optimizer": "Adam", "epochs": 12, "learning_rate_schedule": "constant"},
 }

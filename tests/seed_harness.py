@@ -27,7 +27,7 @@ QuickConfig = Callable[..., Any]
 SEEDS = (5, 0, 2**31 - 1)
 BY_SEED = (
     "params.", "buffers.", "adam_", "rms_", "momentum.", "metric_sum", "metric_latest", "first_nonfinite_update",
-    "normalizer.mean", "normalizer.sq",
+    "normalizer.mean", "normalizer.sq", "reward_normalizer.mean", "reward_normalizer.sq", "reward_largest", "open.",
 )  # fmt: skip
 
 

@@ -166,3 +166,14 @@ def test_a_run_cut_while_noise_is_held_is_the_whole_run(tmp_path: Path, monkeypa
 
     assert whole_and_cut(started, 40, tmp_path, monkeypatch) == []
     assert held[1].max() > 1
+
+
+def test_compiled_collecting_holds_the_same_noise() -> None:
+    eager, compiled = learner((4, 5), noise_exponent=0.01), learner((4, 5), noise_exponent=0.01)
+    compiled.engine.compiled, compiled.engine.backend = True, "aot_eager"
+    obs = torch.randn(2, 2, 3, generator=torch.Generator().manual_seed(0))
+    for step in range(6):
+        acts = [one.act_collect(obs, step, 0.0).action for one in (eager, compiled)]
+        torch.testing.assert_close(*acts, atol=1e-6, rtol=1e-5)
+    states = [one.collecting.explore_state for one in (eager, compiled)]
+    assert torch.equal(states[0]["held"], states[1]["held"]) and states[0]["held"].max() > 0
