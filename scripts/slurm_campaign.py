@@ -48,7 +48,7 @@ STUDY: dict[str, Any] = {
     "environments": ["CartPole-v1"],
     "seeds": [0, 1],
     "config": {
-        "total_timesteps": 3000, "checkpoint_interval": 150, "log_interval": 150, "eval_episodes": 2,
+        "total_timesteps": 1500, "checkpoint_interval": 50, "log_interval": 50, "eval_episodes": 2,
         "learning_starts": 200, "video": False, "report": False,
     },
     "overrides": [{"grid": {"gamma": [0.9, 0.95, 0.98, 0.99]}}],
