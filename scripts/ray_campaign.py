@@ -23,8 +23,8 @@ STUDY: dict[str, Any] = {
     "seeds": [0, 1],
     "seeds_per_run": 1,
     "config": {
-        "checkpoint_interval": 150, "log_interval": 150, "eval_episodes": 2, "video": False, "report": False,
-        "total_timesteps": 3000, "num_envs": 1,
+        "checkpoint_interval": 50, "log_interval": 50, "eval_episodes": 2, "video": False, "report": False,
+        "total_timesteps": 1500, "num_envs": 1,
     },
     "overrides": [
         {"grid": {"gamma": [0.9, 0.95, 0.99, 0.995]}},
