@@ -68,7 +68,7 @@ class Campaign(StudyCampaign):
 
     def kill_worker(self, raylets: list[int], at: float) -> None:
         """Kill a worker whose run has saved since it was last killed; now and then any worker, as one that starts."""
-        workers = [pid for pid, line in children(set(raylets)).items() if line.startswith("ray::run_part")]
+        workers = [pid for pid, line in children(set(raylets)).items() if line.startswith("ray::run_planned")]
         training = self.training()
         if not workers:
             return
@@ -86,7 +86,7 @@ class Campaign(StudyCampaign):
         """Kill the second node: its raylet and every process below it, as when a machine is lost."""
         lost = children({raylets[1]})
         kill([raylets[1], *lost])
-        tasks = sum(line.startswith("ray::run_part") for line in lost.values())
+        tasks = sum(line.startswith("ray::run_planned") for line in lost.values())
         raylets.pop()
         self.node_kill = {"seconds": round(at, 1), "processes": len(lost) + 1, "running_tasks": tasks}
         print(f"node killed at {at:.0f} s with {tasks} running tasks", flush=True)

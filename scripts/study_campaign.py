@@ -64,7 +64,7 @@ class StudyCampaign:
 
     def differences(self) -> dict[str, list[str]]:
         """What differs from the undisturbed study, by run."""
-        names = [name for name, _ in self.study.parts()]
+        names = [name for name, _ in self.study.planned()]
         aside = self.folder / "undisturbed" / "runs"
         return {name: compare_runs(aside / name, self.study.run_dir(name)) for name in names}
 

@@ -67,9 +67,9 @@ def test_a_signal_stops_every_run_saved(number: int, code: int, tmp_path: Path) 
     log = (tmp_path / "log.txt").read_text()
     assert f"stopped by {signal.Signals(number).name}; every run is saved, the same command continues" in log
     assert "Traceback" not in log
-    begun = [name for name, _ in folder.parts() if folder.state(name).status == "stopped"]
+    begun = [name for name, _ in folder.planned() if folder.state(name).status == "stopped"]
     assert len(begun) == 2 and all(folder.state(name).step > 0 for name in begun)
-    assert not any(in_use(folder, name) for name, _ in folder.parts())
+    assert not any(in_use(folder, name) for name, _ in folder.planned())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the children of a process that dies")
@@ -79,8 +79,8 @@ def test_a_killed_sweep_leaves_no_run_behind(tmp_path: Path) -> None:
     wait_until(lambda: len(list((folder.path / "runs").glob("*/checkpoints/step_*"))) > 4)
     sweep.kill()
     sweep.wait()
-    wait_until(lambda: not any(in_use(folder, name) for name, _ in folder.parts()), 20)
-    assert {folder.state(name).status for name, _ in folder.parts()} == {"stopped", "new"}
+    wait_until(lambda: not any(in_use(folder, name) for name, _ in folder.planned()), 20)
+    assert {folder.state(name).status for name, _ in folder.planned()} == {"stopped", "new"}
 
 
 def runs_of(folder: Path) -> list[int]:
@@ -107,7 +107,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def check_equal(base: Path) -> None:
     folder = StudyFolder(base / "studies" / "study")
-    for name, _ in folder.parts():
+    for name, _ in folder.planned():
         assert compare_runs(base / "whole" / "runs" / name, folder.run_dir(name)) == []
     shutil.rmtree(folder.path)
 
@@ -148,7 +148,7 @@ def test_a_run_whose_ray_worker_dies_is_resumed(undisturbed: Path) -> None:
     wait_until(lambda: list(folder.path.glob("runs/*/checkpoints/*")) or sweep.poll() is not None, 300)
     run = runs_of(folder.path)[0]
     worker = int(Path(f"/proc/{run}/stat").read_text().rpartition(")")[2].split()[1])
-    assert Path(f"/proc/{worker}/cmdline").read_text().startswith("ray::run_part")
+    assert Path(f"/proc/{worker}/cmdline").read_text().startswith("ray::run_planned")
     os.kill(worker, signal.SIGKILL)
     wait_until(lambda: run not in runs_of(folder.path), 20)  # a run does not outlive its worker
     assert sweep.wait(300) == 0, (undisturbed / "log.txt").read_text()
