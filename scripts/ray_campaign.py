@@ -23,8 +23,8 @@ STUDY: dict[str, Any] = {
     "seeds": [0, 1],
     "seeds_per_run": 1,
     "config": {
-        "checkpoint_interval": 150, "log_interval": 150, "eval_episodes": 2, "video": False, "report": False,
-        "total_timesteps": 3000, "num_envs": 1,
+        "checkpoint_interval": 50, "log_interval": 50, "eval_episodes": 2, "video": False, "report": False,
+        "total_timesteps": 1500, "num_envs": 1,
     },
     "overrides": [
         {"grid": {"gamma": [0.9, 0.95, 0.99, 0.995]}},
@@ -38,6 +38,7 @@ class Campaign(StudyCampaign):
     def __init__(self, folder: Path, kills: int, seed: int) -> None:
         super().__init__(folder, STUDY)
         self.wanted, self.rng = kills, random.Random(seed)
+        self.killed_at: dict[str | None, int] = {}
         self.kills: list[dict[str, Any]] = []
         self.node_kill: dict[str, Any] | None = None
 
@@ -54,7 +55,7 @@ class Campaign(StudyCampaign):
             while program.poll() is None:
                 if time.monotonic() - started > MAX_SECONDS:
                     raise SystemExit("the study did not end in time")
-                time.sleep(self.rng.uniform(0.5, 4.0))
+                time.sleep(self.rng.uniform(0.2, 2.0))
                 if len(self.kills) < self.wanted:
                     self.kill_worker(raylets, time.monotonic() - started)
                 if len(self.kills) >= self.wanted // 2 and self.node_kill is None:
@@ -66,21 +67,26 @@ class Campaign(StudyCampaign):
             cluster.shutdown()
 
     def kill_worker(self, raylets: list[int], at: float) -> None:
-        workers = [pid for pid, line in children(set(raylets)).items() if line.startswith("ray::run_part")]
-        if workers:
-            victim = self.rng.choice(sorted(workers))
-            running = [line for line in children({victim}).values() if "rl_training" in line]
-            name = running[0].split("/")[-1].split()[0].removesuffix(".yaml") if running else None
-            step = self.study.newest_step(name) if name else None
-            kill([victim])
-            self.kills.append({"seconds": round(at, 1), "run": name, "checkpoint_step": step})
-            print(f"kill {len(self.kills)} at {at:.0f} s: {name} with a checkpoint of step {step}", flush=True)
+        """Kill a worker whose run has saved since it was last killed; now and then any worker, as one that starts."""
+        workers = [pid for pid, line in children(set(raylets)).items() if line.startswith("ray::run_planned")]
+        training = self.training()
+        if not workers:
+            return
+        victim = self.rng.choice(sorted(workers))
+        name = next((training[pid] for pid in children({victim}) if pid in training), None)
+        step = self.study.newest_step(name) if name else 0
+        if step <= self.killed_at.get(name, 0) and self.rng.random() < 0.9:
+            return
+        kill([victim])
+        self.killed_at[name] = step
+        self.kills.append({"seconds": round(at, 1), "run": name, "checkpoint_step": step})
+        print(f"kill {len(self.kills)} at {at:.0f} s: {name} with a checkpoint of step {step}", flush=True)
 
     def kill_node(self, raylets: list[int], at: float) -> None:
         """Kill the second node: its raylet and every process below it, as when a machine is lost."""
         lost = children({raylets[1]})
         kill([raylets[1], *lost])
-        tasks = sum(line.startswith("ray::run_part") for line in lost.values())
+        tasks = sum(line.startswith("ray::run_planned") for line in lost.values())
         raylets.pop()
         self.node_kill = {"seconds": round(at, 1), "processes": len(lost) + 1, "running_tasks": tasks}
         print(f"node killed at {at:.0f} s with {tasks} running tasks", flush=True)
@@ -105,7 +111,7 @@ def main() -> int:
             "runs": len(differences),
             "exit_code": code,
             "worker_kills": len(campaign.kills),
-            "kills_of_a_run_with_a_checkpoint": sum(bool(one["checkpoint_step"]) for one in campaign.kills),
+            "kills_of_a_run_with_a_checkpoint": sum(one["checkpoint_step"] > 0 for one in campaign.kills),
             "node_kill": campaign.node_kill,
             "unequal_runs": unequal,
             "undisturbed_s": round(whole),

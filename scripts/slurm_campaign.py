@@ -48,7 +48,7 @@ STUDY: dict[str, Any] = {
     "environments": ["CartPole-v1"],
     "seeds": [0, 1],
     "config": {
-        "total_timesteps": 3000, "checkpoint_interval": 150, "log_interval": 150, "eval_episodes": 2,
+        "total_timesteps": 1500, "checkpoint_interval": 50, "log_interval": 50, "eval_episodes": 2,
         "learning_starts": 200, "video": False, "report": False,
     },
     "overrides": [{"grid": {"gamma": [0.9, 0.95, 0.98, 0.99]}}],
@@ -119,24 +119,21 @@ class Campaign(StudyCampaign):
             if time.monotonic() - started > MAX_SECONDS:
                 program.kill()
                 raise SystemExit("the study did not end in time")
-            time.sleep(self.rng.uniform(0.5, 2.0))
-            runs = [pid for pid, line in children({os.getpid()}).items() if "-m rl_training resume" in line
-                    or "-m rl_training train" in line]  # fmt: skip
-            saved = any(self.study.newest_step(name) for name, _ in self._parts())
+            time.sleep(self.rng.uniform(1.0, 5.0))
+            saved = {pid: name for pid, name in self.training().items() if self.study.newest_step(name)}
             jobs = slurm.running()
-            if len(self.requeues) < requeues and jobs and saved:
+            if saved and self.kills < kills and self.rng.random() < 0.5:
+                victim = self.rng.choice(sorted(saved))
+                step = self.study.newest_step(saved[victim])
+                kill([victim])
+                self.kills += 1
+                print(f"killed {saved[victim]} with a checkpoint of step {step}", flush=True)
+            elif saved and jobs and len(self.requeues) < requeues:
                 job = self.rng.choice(jobs)
                 if subprocess.run(["scontrol", "requeue", job], capture_output=True).returncode == 0:
                     self.requeues.append(job)
                     print(f"requeued {job}", flush=True)
-            elif self.kills < kills and runs and saved:
-                kill([self.rng.choice(runs)])
-                self.kills += 1
-                print("killed a run", flush=True)
         return program.returncode
-
-    def _parts(self) -> list[tuple[str, str]]:
-        return self.study.parts() if (self.study.path / "parts.json").exists() else []
 
 
 def main() -> int:

@@ -51,9 +51,20 @@ class StudyCampaign:
         shutil.move(self.study.path, self.folder / "undisturbed")
         return time.monotonic() - started
 
+    def training(self) -> dict[int, str]:
+        """The processes that train runs of the study, with the name of the run."""
+        found = {}
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                words = path.read_text().split("\0")
+                if any(word in ("train", "resume") for word in words[:5]):
+                    mine = [word for word in words if word.startswith(str(self.study.path))]
+                    found |= {int(path.parent.name): Path(word).name.removesuffix(".yaml") for word in mine}
+        return found
+
     def differences(self) -> dict[str, list[str]]:
         """What differs from the undisturbed study, by run."""
-        names = [name for name, _ in self.study.parts()]
+        names = [name for name, _ in self.study.planned()]
         aside = self.folder / "undisturbed" / "runs"
         return {name: compare_runs(aside / name, self.study.run_dir(name)) for name in names}
 

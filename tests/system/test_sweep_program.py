@@ -37,12 +37,12 @@ REAL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def start(study: dict[str, Any], cwd: Path, stand_in: bool) -> subprocess.Popen[bytes]:
+def start(study: dict[str, Any], cwd: Path, stand_in: bool, *options: str) -> subprocess.Popen[bytes]:
     (cwd / "study.yaml").write_text(dump_yaml(study))
     words = [str(ROOT / "tests" / "study_driver.py")] if stand_in else ["-m", "rl_training"]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"}
     with (cwd / "log.txt").open("ab") as log:
-        command = [sys.executable, *words, "sweep", "study.yaml", "--jobs", "2"]
+        command = [sys.executable, *words, "sweep", "study.yaml", "--jobs", "2", *options]
         return subprocess.Popen(command, cwd=cwd, env=env, stdout=log, stderr=log, start_new_session=True)
 
 
@@ -67,9 +67,9 @@ def test_a_signal_stops_every_run_saved(number: int, code: int, tmp_path: Path) 
     log = (tmp_path / "log.txt").read_text()
     assert f"stopped by {signal.Signals(number).name}; every run is saved, the same command continues" in log
     assert "Traceback" not in log
-    begun = [name for name, _ in folder.parts() if folder.state(name).status == "stopped"]
+    begun = [name for name, _ in folder.planned() if folder.state(name).status == "stopped"]
     assert len(begun) == 2 and all(folder.state(name).step > 0 for name in begun)
-    assert not any(in_use(folder, name) for name, _ in folder.parts())
+    assert not any(in_use(folder, name) for name, _ in folder.planned())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the children of a process that dies")
@@ -79,8 +79,8 @@ def test_a_killed_sweep_leaves_no_run_behind(tmp_path: Path) -> None:
     wait_until(lambda: len(list((folder.path / "runs").glob("*/checkpoints/step_*"))) > 4)
     sweep.kill()
     sweep.wait()
-    wait_until(lambda: not any(in_use(folder, name) for name, _ in folder.parts()), 20)
-    assert {folder.state(name).status for name, _ in folder.parts()} == {"stopped", "new"}
+    wait_until(lambda: not any(in_use(folder, name) for name, _ in folder.planned()), 20)
+    assert {folder.state(name).status for name, _ in folder.planned()} == {"stopped", "new"}
 
 
 def runs_of(folder: Path) -> list[int]:
@@ -96,18 +96,29 @@ def runs_of(folder: Path) -> list[int]:
     return found
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the undisturbed study moved aside to `whole`: configs hold the path that the others use again."""
+    base = tmp_path_factory.mktemp("kills")
+    assert start(REAL, base, stand_in=False).wait(300) == 0, (base / "log.txt").read_text()
+    shutil.move(base / "studies" / "study", base / "whole")
+    return base
+
+
+def check_equal(base: Path) -> None:
+    folder = StudyFolder(base / "studies" / "study")
+    for name, _ in folder.planned():
+        assert compare_runs(base / "whole" / "runs" / name, folder.run_dir(name)) == []
+    shutil.rmtree(folder.path)
+
+
 @pytest.mark.sweep
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="finds processes in /proc")
-def test_kills_of_the_sweep_its_runs_and_everything_change_nothing(tmp_path: Path) -> None:
-    """In the same folder as the undisturbed study, which is moved aside, since configs hold its path."""
-    folder = StudyFolder(tmp_path / "studies" / "study")
-    assert start(REAL, tmp_path, stand_in=False).wait(300) == 0, (tmp_path / "log.txt").read_text()
-    whole = tmp_path / "whole"
-    shutil.move(folder.path, whole)
-    rng = random.Random(0)
+def test_kills_of_the_sweep_its_runs_and_everything_change_nothing(undisturbed: Path) -> None:
+    folder, rng = StudyFolder(undisturbed / "studies" / "study"), random.Random(0)
     for kill in ("run", "sweep", "everything", "run", "sweep"):
         before = len(list((folder.path / "runs").glob("*/checkpoints/*")))
-        sweep = start(REAL, tmp_path, stand_in=False)
+        sweep = start(REAL, undisturbed, stand_in=False)
         wait_until(
             lambda sweep=sweep, before=before: (  # type: ignore[misc]
                 len(list((folder.path / "runs").glob("*/checkpoints/*"))) > before or sweep.poll() is not None
@@ -124,6 +135,23 @@ def test_kills_of_the_sweep_its_runs_and_everything_change_nothing(tmp_path: Pat
             time.sleep(1)
             sweep.terminate()
         sweep.wait(120)
-    assert start(REAL, tmp_path, stand_in=False).wait(300) == 0, (tmp_path / "log.txt").read_text()
-    for name, _ in folder.parts():
-        assert compare_runs(whole / "runs" / name, folder.run_dir(name)) == []
+    assert start(REAL, undisturbed, stand_in=False).wait(300) == 0, (undisturbed / "log.txt").read_text()
+    check_equal(undisturbed)
+
+
+@pytest.mark.sweep
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="finds processes in /proc")
+def test_a_run_whose_ray_worker_dies_is_resumed(undisturbed: Path) -> None:
+    pytest.importorskip("ray")
+    folder = StudyFolder(undisturbed / "studies" / "study")
+    sweep = start(REAL, undisturbed, False, "--launch", "ray", "--address", "local")
+    wait_until(lambda: list(folder.path.glob("runs/*/checkpoints/*")) or sweep.poll() is not None, 300)
+    run = runs_of(folder.path)[0]
+    worker = int(Path(f"/proc/{run}/stat").read_text().rpartition(")")[2].split()[1])
+    assert Path(f"/proc/{worker}/cmdline").read_text().startswith("ray::run_planned")
+    os.kill(worker, signal.SIGKILL)
+    wait_until(lambda: run not in runs_of(folder.path), 20)  # a run does not outlive its worker
+    assert sweep.wait(300) == 0, (undisturbed / "log.txt").read_text()
+    logs = [path.read_text() for path in folder.path.glob("logs/*.txt")]
+    assert not any("Traceback" in log for log in logs)
+    check_equal(undisturbed)

@@ -9,7 +9,7 @@ import pytest
 from rl_training.algorithms.registry import algorithm_names
 from rl_training.config.yaml_loading import dump_yaml
 from rl_training.core.checks import ConfigError, UserError
-from rl_training.studies.parts import Part, choice_config
+from rl_training.studies.planned_runs import PlannedRun, choice_config
 from rl_training.studies.search import SEARCH, packaged_space
 from rl_training.studies.space import parse_space
 from rl_training.studies.study_file import StudyFile
@@ -25,14 +25,14 @@ config: {total_timesteps: 500}
 """
 
 
-def plan(text: str, tmp_path: Path) -> list[Part]:
+def plan(text: str, tmp_path: Path) -> list[PlannedRun]:
     file = tmp_path / "study.yaml"
     file.write_text(text)
-    return plan_sweep(file).parts
+    return plan_sweep(file).runs
 
 
-def changes(parts: list[Part]) -> list[tuple[str, dict[str, object]]]:
-    return [(part.config.algo, dict(part.changes)) for part in parts]
+def changes(runs: list[PlannedRun]) -> list[tuple[str, dict[str, object]]]:
+    return [(run.config.algo, dict(run.changes)) for run in runs]
 
 
 def test_blocks_multiply_and_conditions_limit_them(tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ exclude:
   - {algo: qr_dqn, gamma: 0.99, num_quantiles: 9}
 """
     )
-    parts = plan(text, tmp_path)
-    assert changes(parts) == [
+    runs = plan(text, tmp_path)
+    assert changes(runs) == [
         ("dqn", {"gamma": 0.9, "batch_size": 8}),
         ("dqn", {"gamma": 0.9, "batch_size": 16}),
         ("dqn", {"gamma": 0.99}),
@@ -58,9 +58,9 @@ exclude:
         ("qr_dqn", {"gamma": 0.9, "num_quantiles": 9}),
         ("qr_dqn", {"gamma": 0.99, "num_quantiles": 7, "kappa": 0.5}),
     ]
-    assert parts[1].config.algo_kwargs["batch_size"] == 16
-    assert all(part.config.seeds == (0, 1, 2, 3) and part.config.total_timesteps == 500 for part in parts)
-    assert all(part.config.run_name == part.name for part in parts)
+    assert runs[1].config.algo_kwargs["batch_size"] == 16
+    assert all(run.config.seeds == (0, 1, 2, 3) and run.config.total_timesteps == 500 for run in runs)
+    assert all(run.config.run_name == run.name for run in runs)
 
 
 def test_random_draws_do_not_change_when_the_study_grows(tmp_path: Path) -> None:
@@ -77,22 +77,22 @@ def test_random_draws_do_not_change_when_the_study_grows(tmp_path: Path) -> None
 
 def test_a_part_keeps_its_name_while_its_config_is_the_same(tmp_path: Path) -> None:
     grid = "overrides: [{grid: {gamma: [%s]}}]"
-    before = {part.name for part in plan(BASE + grid % "0.9, 0.99", tmp_path)}
-    after = {part.name for part in plan(BASE + grid % "0.99, 0.999", tmp_path)}
+    before = {run.name for run in plan(BASE + grid % "0.9, 0.99", tmp_path)}
+    after = {run.name for run in plan(BASE + grid % "0.99, 0.999", tmp_path)}
     assert len(before & after) == 2, "gamma 0.99 of both algorithms"
-    longer = {part.name for part in plan(BASE.replace("500", "501") + grid % "0.9, 0.99", tmp_path)}
+    longer = {run.name for run in plan(BASE.replace("500", "501") + grid % "0.9, 0.99", tmp_path)}
     assert not before & longer
 
 
 def test_seeds_are_split_over_runs(tmp_path: Path) -> None:
-    parts = plan(BASE + "seeds_per_run: 3", tmp_path)
-    assert [part.config.seeds for part in parts] == [(0, 1, 2), (3,)] * 2
+    runs = plan(BASE + "seeds_per_run: 3", tmp_path)
+    assert [run.config.seeds for run in runs] == [(0, 1, 2), (3,)] * 2
 
 
 def test_the_packaged_config_is_the_start(tmp_path: Path) -> None:
     text = "algorithms: [ppo]\nenvironments: [Pendulum-v1]\nconfig: {algo_kwargs: {gamma: 0.95}}"
-    (part,) = plan(text, tmp_path)
-    assert part.config.algo_kwargs["rollout_steps"] == 1024 and part.config.algo_kwargs["gamma"] == 0.95
+    (run,) = plan(text, tmp_path)
+    assert run.config.algo_kwargs["rollout_steps"] == 1024 and run.config.algo_kwargs["gamma"] == 0.95
 
 
 def test_all_problems_are_reported_with_their_lines(tmp_path: Path) -> None:

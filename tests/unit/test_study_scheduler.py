@@ -77,21 +77,21 @@ def variants(**tags: str) -> list[dict[str, Any]]:
 
 def test_a_sweep_runs_every_part_once(capsys: pytest.CaptureFixture[str]) -> None:
     plan, outcome = swept()
-    assert sorted(outcome.finished) == sorted(part.name for part in plan.parts) and not outcome.failed
+    assert sorted(outcome.finished) == sorted(run.name for run in plan.runs) and not outcome.failed
     assert Counter(words[0] for words in starts(plan)) == {"train": 3}
     assert {words[2] for words in starts(plan)} == {"1"}, "the cores of each run"
     assert "2 at a time, limited by --jobs" in capsys.readouterr().err
     again = run_sweep(plan, JOBS, show_progress=False)
-    assert not again.finished and not again.failed and len(starts(plan)) == 3, "finished parts are not run again"
+    assert not again.finished and not again.failed and len(starts(plan)) == 3, "finished runs are not run again"
     runs = finish_study(plan.folder.path)
-    assert [path.name for path in runs] == [part.name for part in plan.parts]
+    assert [path.name for path in runs] == [run.name for run in plan.runs]
     table = capsys.readouterr().out
     assert table.count("finished") == 3 and "99.5 +- 0.5" in table, "the mean of 99 and 100"
 
 
 def test_a_failure_is_listed_and_the_rest_finishes() -> None:
     plan, outcome = swept(overrides=variants(_1="fail"))
-    assert len(outcome.finished) == 2 and list(outcome.failed) == [plan.parts[1].name]
+    assert len(outcome.finished) == 2 and list(outcome.failed) == [plan.runs[1].name]
     (line,) = failure_lines(plan, outcome)
     assert line.startswith("dqn CartPole-v1 gamma=0.91") and "the environment failed: on purpose" in line
     assert "a notice" not in line, "the last line of the log alone"
@@ -99,7 +99,7 @@ def test_a_failure_is_listed_and_the_rest_finishes() -> None:
 
 def test_seeds_that_failed_are_listed_again_and_not_run_again() -> None:
     plan, outcome = swept(overrides=variants(_0="failed-seed"))
-    assert outcome.failed == {plan.parts[0].name: "failed seeds: 1"}
+    assert outcome.failed == {plan.runs[0].name: "failed seeds: 1"}
     again = run_sweep(plan, JOBS, show_progress=False)
     assert again.failed == outcome.failed and len(starts(plan)) == 3
 
@@ -107,15 +107,15 @@ def test_seeds_that_failed_are_listed_again_and_not_run_again() -> None:
 def test_a_killed_run_is_resumed_until_it_makes_no_progress() -> None:
     plan, outcome = swept(overrides=variants(_0="die-once"))
     assert len(outcome.finished) == 3
-    assert [words[0] for words in starts(plan) if words[1] == plan.parts[0].name] == ["train", "resume"]
+    assert [words[0] for words in starts(plan) if words[1] == plan.runs[0].name] == ["train", "resume"]
     plan, outcome = swept(overrides=variants(_2="die-always"), name="again")
-    assert len(outcome.finished) == 2 and "killed by SIGKILL, 3 times" in outcome.failed[plan.parts[2].name]
-    assert len([words for words in starts(plan) if words[1] == plan.parts[2].name]) == MAX_STUCK + 1
+    assert len(outcome.finished) == 2 and "killed by SIGKILL, 3 times" in outcome.failed[plan.runs[2].name]
+    assert len([words for words in starts(plan) if words[1] == plan.runs[2].name]) == MAX_STUCK + 1
 
 
 def test_what_a_kill_left_before_there_was_a_run_is_started_anew() -> None:
     plan = planned()
-    left = plan.folder.run_dir(plan.parts[0].name)
+    left = plan.folder.run_dir(plan.runs[0].name)
     left.mkdir(parents=True)
     (left / ".lock").touch()
     outcome = run_sweep(plan, JOBS, show_progress=False)
@@ -124,13 +124,13 @@ def test_what_a_kill_left_before_there_was_a_run_is_started_anew() -> None:
 
 def test_a_run_that_another_process_trains_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned(overrides=[{"list": [{"gamma": 0.9, "tags": ["slow"]}]}])
-    plan.folder.write(plan.parts, None)
-    orphan = process.start_part(plan.folder, plan.parts[0].name)
-    assert orphan is not None and process.in_use(plan.folder, plan.parts[0].name)
-    with pytest.raises(process.PartInUse):
-        process.start_part(plan.folder, plan.parts[0].name)
+    plan.folder.write(plan.runs, None)
+    orphan = process.start_planned(plan.folder, plan.runs[0].name)
+    assert orphan is not None and process.in_use(plan.folder, plan.runs[0].name)
+    with pytest.raises(process.RunInUse):
+        process.start_planned(plan.folder, plan.runs[0].name)
     outcome = run_sweep(plan, JOBS, show_progress=False)
-    assert outcome.finished == [plan.parts[0].name] and len(starts(plan)) == 1
+    assert outcome.finished == [plan.runs[0].name] and len(starts(plan)) == 1
     assert orphan.wait() == 0
 
 
@@ -141,7 +141,7 @@ def test_a_changed_study_keeps_what_is_unchanged(capsys: pytest.CaptureFixture[s
     assert "2 runs (1 finished, 1 new)" in lines and "kept  2 runs that are not in the study any more" in lines
     outcome = run_sweep(after, JOBS, show_progress=False)
     assert len(outcome.finished) == 1 and len(starts(before)) == 4
-    assert all(before.folder.run_dir(part.name).is_dir() for part in before.parts)
+    assert all(before.folder.run_dir(run.name).is_dir() for run in before.runs)
 
 
 def test_a_full_disk_is_one_line_and_starts_nothing_more() -> None:
@@ -149,9 +149,9 @@ def test_a_full_disk_is_one_line_and_starts_nothing_more() -> None:
     assert outcome.full_disk and len(starts(plan)) == 1
     (line,) = failure_lines(plan, outcome)
     assert line.startswith(f"{plan.folder.path}: No space left on device; 3 runs are not finished")
-    config = plan.folder.config(plan.parts[0].name)
+    config = plan.folder.config(plan.runs[0].name)
     config.write_text(config.read_text().replace("full-disk", "ok"))
-    run_yaml = plan.folder.run_dir(plan.parts[0].name) / "config.yaml"
+    run_yaml = plan.folder.run_dir(plan.runs[0].name) / "config.yaml"
     run_yaml.write_text(run_yaml.read_text().replace("full-disk", "ok"))
     again = run_sweep(plan, JOBS, show_progress=False)
     assert len(again.finished) == 3
@@ -173,7 +173,7 @@ def test_a_dry_run_estimates_time_and_disk_and_writes_nothing() -> None:
     found = dry_run(plan, LaunchOptions(jobs=2))
     assert found["runs"] == 2 and found["at_once"] == 2
     assert found["seconds"] == pytest.approx(2 * (300 / 300.0) / 2), "300 steps in one second each, two at a time"
-    assert found["disk_bytes"] == sum(plan.needs[part.name].disk for part in plan.parts[1:])
+    assert found["disk_bytes"] == sum(plan.needs[run.name].disk for run in plan.runs[1:])
     text = "\n".join(found["lines"])
     assert "3 runs (1 finished, 2 new)" in text and "time  about 0:01" in text and "disk  up to" in text
     assert sorted(plan.folder.path.rglob("*")) == before
@@ -187,7 +187,7 @@ def test_runs_at_a_time_are_limited_by_cores_memory_and_gpus(monkeypatch: pytest
         monkeypatch.setattr(f"{slots}.free_memory", lambda memory=memory: memory * 2**30)
         monkeypatch.setattr(f"{slots}.torch.cuda.device_count", lambda gpus=gpus: gpus)
         resources = Resources(memory=2.0, gpus=0.5 if gpus else None)
-        found[name] = local_slots(resources, plan.parts, plan.needs)
+        found[name] = local_slots(resources, plan.runs, plan.needs)
         assert name in found[name].reason
     assert [found[name].count for name in ("cores", "memory", "GPU")] == [2, 1, 2]
     shared = found["GPU"]
@@ -202,7 +202,7 @@ def test_all_runs_are_on_one_live_screen(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setenv("TERM", "xterm")
     plan, stream = planned(), Terminal()
-    labels = {part.name: part.label for part in plan.parts}
+    labels = {run.name: run.label for run in plan.runs}
     display = StudyDisplay(plan.folder, labels, dict.fromkeys(labels, 300), stream=stream)
     names = list(labels)
     display.started(names[0], plan.folder.state(names[0]))
@@ -283,9 +283,9 @@ def test_slurm_runs_an_array_from_the_template(monkeypatch: pytest.MonkeyPatch, 
     script = Path("submitted.sbatch").read_text()
     for line in ("--array=0-1%2", "--requeue", "--cpus-per-task=1", "--partition=long", "--signal=B:USR1@120"):
         assert f"#SBATCH {line}" in script
-    assert sorted(outcome.finished) == sorted(part.name for part in plan.parts), Path("slurm.log").read_text()
+    assert sorted(outcome.finished) == sorted(run.name for run in plan.runs), Path("slurm.log").read_text()
     assert [words[0] for words in starts(plan)] == ["train", "resume", "train"] and not outcome.failed
-    steps = [path.name for path in (plan.folder.run_dir(plan.parts[0].name) / "checkpoints").iterdir()]
+    steps = [path.name for path in (plan.folder.run_dir(plan.runs[0].name) / "checkpoints").iterdir()]
     assert len(steps) == 20, "stopped in the middle and resumed, no step twice"
 
 

@@ -11,7 +11,7 @@ from rl_training.core.checks import UserError
 from rl_training.studies.folder import StudyFolder
 from rl_training.studies.launchers import NAMES, Launcher, LocalLauncher
 from rl_training.studies.needs import Needs
-from rl_training.studies.parts import Part
+from rl_training.studies.planned_runs import PlannedRun
 from rl_training.studies.slots import gpu_share, local_slots, memory_of
 from rl_training.studies.study_file import Resources
 
@@ -33,14 +33,14 @@ class LaunchOptions:
 def choose_launcher(
     folder: StudyFolder,
     resources: Resources,
-    parts: Sequence[Part],
+    runs: Sequence[PlannedRun],
     needs: Mapping[str, Needs],
     options: LaunchOptions,
 ) -> Launcher:
     """The launcher that the options name."""
     if options.launcher not in NAMES:
         raise UserError(f"launch must be one of {', '.join(NAMES)}, got {options.launcher!r}")
-    share = gpu_share(resources, parts, torch.cuda.device_count())
+    share = gpu_share(resources, runs, torch.cuda.device_count())
     if options.launcher == "ray":
         from rl_training.studies.ray_launcher import RayLauncher
 
@@ -50,4 +50,4 @@ def choose_launcher(
 
         memory = memory_of(resources, needs)
         return SlurmLauncher(folder, resources, memory, share, options.sbatch, options.jobs)
-    return LocalLauncher(folder, local_slots(resources, parts, needs, options.jobs))
+    return LocalLauncher(folder, local_slots(resources, runs, needs, options.jobs))

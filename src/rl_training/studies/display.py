@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rl_training.run.progress import format_clock, format_value, is_terminal
-from rl_training.studies.folder import PartState, StudyFolder
+from rl_training.studies.folder import RunState, StudyFolder
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -41,14 +41,14 @@ class StudyDisplay:
             self._open_live()
 
     def add(self, name: str, label: str, total: int) -> None:
-        """A part that was not known at the start: a trial of `tune`."""
+        """A run that was not known at the start: a trial of `tune`."""
         self.labels[name], self.totals[name], self._steps[name] = label, total, self.folder.state(name).step
 
-    def started(self, name: str, state: PartState) -> None:
+    def started(self, name: str, state: RunState) -> None:
         at = f" at step {state.step:,}" if state.step else ""
         self._line(f"{'resumed' if state.status == 'stopped' else 'started'}  {self.labels[name]}{at}")
 
-    def finished(self, name: str, state: PartState) -> None:
+    def finished(self, name: str, state: RunState) -> None:
         self._steps[name] = self.totals[name]
         self._ended += 1
         value = (state.metrics or {}).get("eval_return_mean")
@@ -67,7 +67,7 @@ class StudyDisplay:
         self._line(text)
 
     def update(self, running: Collection[str], waiting: int) -> None:
-        """Redraw, if it is time: the steps of the running parts, and the time left."""
+        """Redraw, if it is time: the steps of the runs in progress, and the time left."""
         now = time.monotonic()
         if not self._enabled or now < self._next:
             return

@@ -21,7 +21,7 @@ from rl_training.run.progress import format_clock, format_rate
 from rl_training.run.validate import learner_class_or_problem, setting_names
 from rl_training.studies.choose_launcher import LaunchOptions, choose_launcher
 from rl_training.studies.folder import StudyFolder
-from rl_training.studies.parts import Part
+from rl_training.studies.planned_runs import PlannedRun
 from rl_training.studies.process import PROGRAM
 from rl_training.studies.sweep import Plan, plan_lines
 
@@ -32,14 +32,14 @@ Kind = tuple[str, str, int]  # algorithm, environment, number of seeds
 
 def dry_run(plan: Plan, options: LaunchOptions) -> dict[str, Any]:
     """The plan with estimates; `lines` are for people. Nothing is written."""
-    launcher = choose_launcher(plan.folder, plan.study.resources, plan.parts, plan.needs, options)
+    launcher = choose_launcher(plan.folder, plan.study.resources, plan.runs, plan.needs, options)
     at_once = max(launcher.free(), 1)
     states = plan.states()
-    left = [part for part in plan.parts if not states[part.name].ended]
-    speeds = {kind: _speed(plan.folder, [part for part in left if _kind(part) == kind]) for kind in map(_kind, left)}
+    left = [run for run in plan.runs if not states[run.name].ended]
+    speeds = {kind: _speed(plan.folder, [run for run in left if _kind(run) == kind]) for kind in map(_kind, left)}
     known = [kind for kind in speeds if speeds[kind] is not None]
-    seconds = sum(_seconds(part, states[part.name].step, speeds[_kind(part)]) for part in left) / at_once
-    disk, free = sum(plan.needs[part.name].disk for part in left), shutil.disk_usage(_existing(plan.folder.path)).free
+    seconds = sum(_seconds(run, states[run.name].step, speeds[_kind(run)]) for run in left) / at_once
+    disk, free = sum(plan.needs[run.name].disk for run in left), shutil.disk_usage(_existing(plan.folder.path)).free
     lines = [*plan_lines(plan, launcher.describe())]
     launcher.close()
     lines += [f"speed {' '.join(map(str, kind[:2]))}, {_shown(kind, speeds[kind])}" for kind in speeds]
@@ -49,8 +49,8 @@ def dry_run(plan: Plan, options: LaunchOptions) -> dict[str, Any]:
     return {"runs": len(left), "at_once": at_once, "seconds": seconds, "disk_bytes": disk, "lines": lines}
 
 
-def _kind(part: Part) -> Kind:
-    return part.config.algo, part.config.env_id, len(part.config.seed_list)
+def _kind(run: PlannedRun) -> Kind:
+    return run.config.algo, run.config.env_id, len(run.config.seed_list)
 
 
 def _shown(kind: Kind, speed: tuple[float, float] | None) -> str:
@@ -58,15 +58,15 @@ def _shown(kind: Kind, speed: tuple[float, float] | None) -> str:
     return f"{seeds}: unknown" if speed is None else f"{seeds}: {format_rate(speed[1])} steps/s after {speed[0]:.0f} s"
 
 
-def _seconds(part: Part, step: int, speed: tuple[float, float] | None) -> float:
-    return 0.0 if speed is None else speed[0] + (part.config.total_timesteps - step) / speed[1]
+def _seconds(run: PlannedRun, step: int, speed: tuple[float, float] | None) -> float:
+    return 0.0 if speed is None else speed[0] + (run.config.total_timesteps - step) / speed[1]
 
 
-def _speed(folder: StudyFolder, parts: list[Part]) -> tuple[float, float] | None:
+def _speed(folder: StudyFolder, runs: list[PlannedRun]) -> tuple[float, float] | None:
     """Seconds to start and steps per second of a kind of run: of one that is finished, else of a short trial run."""
-    config = parts[0].config
-    runs = folder.path / "runs"
-    for record in runs.glob(f"{config.algo}-*/run.json") if runs.is_dir() else ():
+    config = runs[0].config
+    place = folder.path / "runs"
+    for record in place.glob(f"{config.algo}-*/run.json") if place.is_dir() else ():
         values = RunRecord.read(record.parent).values
         same = (values.get("env_id"), len(values.get("seeds", ()))) == (config.env_id, len(config.seed_list))
         if same and values["status"] == "finished" and values.get("elapsed"):

@@ -1,4 +1,4 @@
-"""The folder of a study: configs, logs and runs of its parts, and how far each has come."""
+"""The folder of a study: configs, logs and directories of its runs, and how far each has come."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rl_training.config.yaml_loading import dump_yaml
 from rl_training.core.checks import UserError, one_line
 from rl_training.files.atomic import make_directory, read_json, replace_file, to_json
 from rl_training.files.run_directory import RunRecord
-from rl_training.studies.parts import Part
+from rl_training.studies.planned_runs import PlannedRun
 
 TAIL_BYTES = 8192  # of a log or a metrics file, enough for its last line
 
 
 @dataclass(frozen=True)
-class PartState:
-    """How far a part has come, from the files of its run."""
+class RunState:
+    """How far a run has come, from its files."""
 
     status: str  # new, stopped (it will be resumed), finished, failed (some seeds; nothing is left to run)
     step: int = 0
@@ -51,51 +51,51 @@ class StudyFolder:
     def lock(self, name: str) -> Path:
         return self.path / "locks" / f"{name}.lock"
 
-    def write(self, parts: Sequence[Part], source: Path | str | None) -> None:
-        """Write the configs of the parts, their list and a copy of the study's file."""
+    def write(self, runs: Sequence[PlannedRun], source: Path | str | None) -> None:
+        """Write the configs of the runs, their list and a copy of the study's file."""
         for name in ("configs", "logs", "locks", "runs"):
             make_directory(self.path / name)
-        for part in parts:
-            text = dump_yaml(part.config.to_dict()).encode()
-            path = self.config(part.name)
+        for run in runs:
+            text = dump_yaml(run.config.to_dict()).encode()
+            path = self.config(run.name)
             if not path.exists() or path.read_bytes() != text:
                 replace_file(path, text)
-        listed = [{"name": part.name, "label": part.label} for part in parts]
-        replace_file(self.path / "parts.json", to_json(listed, indent=1))
+        listed = [{"name": run.name, "label": run.label} for run in runs]
+        replace_file(self.path / "runs.json", to_json(listed, indent=1))
         if source is not None:
             replace_file(self.path / "study.yaml", Path(source).read_bytes())
 
-    def parts(self) -> list[tuple[str, str]]:
-        """The name and the label of every part of the study as it was last started."""
+    def planned(self) -> list[tuple[str, str]]:
+        """The name and the label of every run of the study as it was last started."""
         try:
-            listed = read_json(self.path / "parts.json")
+            listed = read_json(self.path / "runs.json")
             return [(str(one["name"]), str(one["label"])) for one in listed]
         except (KeyError, TypeError) as error:
-            raise UserError(f"{self.path / 'parts.json'}: not the list of a study's parts") from error
+            raise UserError(f"{self.path / 'runs.json'}: not the list of a study's runs") from error
 
     def others(self, names: Iterable[str]) -> list[str]:
-        """Runs in the folder that are not parts of the study any more: kept, and not run."""
+        """Runs in the folder that are not in the study any more: kept, and not continued."""
         known = set(names)
-        runs = self.path / "runs"
-        return sorted(one.name for one in runs.iterdir() if one.name not in known) if runs.is_dir() else []
+        place = self.path / "runs"
+        return sorted(one.name for one in place.iterdir() if one.name not in known) if place.is_dir() else []
 
-    def state(self, name: str) -> PartState:
-        """How far a part has come."""
+    def state(self, name: str) -> RunState:
+        """How far a run has come."""
         run_dir = self.run_dir(name)
         if not (run_dir / "run.json").exists():
-            return PartState("new")
+            return RunState("new")
         try:
             values = RunRecord.read(run_dir).values
         except UserError:  # a damaged record: `resume` reports it
-            return PartState("stopped", self.newest_step(name))
+            return RunState("stopped", self.newest_step(name))
         note = str(values["resume_note"] or "inexact") if values["resume"] == "inexact" else ""
         if values["status"] != "finished":
-            return PartState("stopped", self.newest_step(name), values["metrics"], note)
+            return RunState("stopped", self.newest_step(name), values["metrics"], note)
         failed = values["failed_seeds"]
         step = int(values["metrics"].get("global_step", 0))
         if failed:
-            return PartState("failed", step, values["metrics"], f"failed seeds: {', '.join(failed)}")
-        return PartState("finished", step, values["metrics"], note)
+            return RunState("failed", step, values["metrics"], f"failed seeds: {', '.join(failed)}")
+        return RunState("finished", step, values["metrics"], note)
 
     def newest_step(self, name: str) -> int:
         """The step of the newest checkpoint."""
@@ -113,7 +113,7 @@ class StudyFolder:
         return self.newest_step(name)
 
     def last_line(self, name: str) -> str:
-        """The last line of a part's log, or of its run's record: why it failed."""
+        """The last line of a run's log, or what its record has instead: why it failed."""
         lines = [one_line(line) for line in _tail(self.log(name)).splitlines() if line.strip()]
         if lines:
             return lines[-1].removeprefix("error: ")

@@ -1,4 +1,4 @@
-"""Launchers start the parts of a study somewhere: as processes of this machine, as tasks of Ray, as jobs of Slurm."""
+"""Launchers start the runs of a study somewhere: as processes of this machine, as tasks of Ray, as jobs of Slurm."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import subprocess
 from typing import Protocol
 
 from rl_training.studies.folder import StudyFolder
-from rl_training.studies.process import PartInUse, in_use, start_part
+from rl_training.studies.process import RunInUse, in_use, start_planned
 from rl_training.studies.slots import Slots
 
 NAMES = ("local", "ray", "slurm")
-LOST = -9  # the exit code of a part whose process has vanished
+LOST = -9  # the exit code of a run whose process has vanished
 
 
 class Launcher(Protocol):
-    """Where the parts of a study run."""
+    """Where the runs of a study are executed."""
 
     detaches: bool  # whether its runs continue without the sweep, and a signal to the sweep leaves them alone
 
@@ -23,15 +23,15 @@ class Launcher(Protocol):
         ...
 
     def free(self) -> int:
-        """The number of parts that can be started now."""
+        """The number of runs that can be started now."""
         ...
 
     def start(self, name: str) -> None:
-        """Start or resume a part."""
+        """Start or resume a run."""
         ...
 
     def poll(self) -> list[tuple[str, int]]:
-        """The parts that have ended since the last call, with their exit codes; negative: killed."""
+        """The runs that have ended since the last call, with their exit codes; negative: killed."""
         ...
 
     def stop(self, number: int, name: str | None = None) -> None:
@@ -44,7 +44,7 @@ class Launcher(Protocol):
 
 
 class LocalLauncher:
-    """Parts as processes of this machine."""
+    """Runs as processes of this machine."""
 
     detaches = False
 
@@ -63,12 +63,12 @@ class LocalLauncher:
     def start(self, name: str) -> None:
         slot = min(set(range(self.slots.count + len(self._slot))) - set(self._slot.values()))
         try:
-            process = start_part(self.folder, name, self.slots.environment(slot))
+            process = start_planned(self.folder, name, self.slots.environment(slot))
             if process is None:  # another process has finished it meanwhile
                 self._ended.append((name, 0))
                 return
             self._running[name] = process
-        except PartInUse:
+        except RunInUse:
             self._running[name] = None
         self._slot[name] = slot
 

@@ -19,7 +19,7 @@ from rl_training.envs.host.factory import EnvSource
 from rl_training.files.atomic import to_json
 from rl_training.run.capacity import BYTES_PER_WEIGHT, replay_capacity
 from rl_training.run.validate import check_compatible, with_task_defaults
-from rl_training.studies.parts import Part
+from rl_training.studies.planned_runs import PlannedRun
 
 PROCESS_BYTES = 600 * 2**20  # of a process that has imported torch and an environment
 ARTIFACT_BYTES = 2 * 2**20  # a video, a report and logs
@@ -34,25 +34,25 @@ class Needs:
     disk: int
 
 
-def needs_of(parts: Sequence[Part]) -> tuple[dict[str, Needs], list[Problem]]:
-    """The needs of every part by name, and a problem for each part that its environment does not fit."""
+def needs_of(runs: Sequence[PlannedRun]) -> tuple[dict[str, Needs], list[Problem]]:
+    """The needs of every run by name, and a problem for each run that its environment does not fit."""
     specs: dict[bytes, EnvSpec | UserError] = {}
     found: dict[str, Needs] = {}
     problems: list[Problem] = []
-    for part in parts:
+    for run in runs:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", Note)  # the run itself reports them
-                config, cls, settings = with_task_defaults(part.config)
+                config, cls, settings = with_task_defaults(run.config)
             spec = _spec(config, cls, specs)
-            found[part.name] = _needs(config, cls, settings, spec)
+            found[run.name] = _needs(config, cls, settings, spec)
         except UserError as error:
-            problems.append(Problem(("environments",), f"{part.config.algo} {part.config.env_id}: {error}"))
+            problems.append(Problem(("environments",), f"{run.config.algo} {run.config.env_id}: {error}"))
     return found, problems
 
 
 def _spec(config: TrainConfig, cls: type[Learner], known: dict[bytes, EnvSpec | UserError]) -> EnvSpec | None:
-    """The spec of a part's environment, made once for all parts; None for a dataset alone."""
+    """The spec of a run's environment, made once for all runs; None for a dataset alone."""
     if config.env_id == NO_ENVIRONMENT:
         return None
     on_device = device_environment(config.env_id)

@@ -54,7 +54,8 @@ def study_page(comparison: Comparison, run_dirs: Sequence[Path], refresh: float 
     runs = {path: load_run(path) for path in run_dirs}
     title = _title(comparison)
     variants = sum(len(one.variants) for one in comparison.tasks)
-    counts = f"{len(comparison.curves)} seeds in {variants} variants, {len(comparison.tasks)} tasks"
+    tasks = "1 task" if len(comparison.tasks) == 1 else f"{len(comparison.tasks)} tasks"
+    counts = f"{len(comparison.curves)} seeds in {variants} variants, {tasks}"
     about = f"{counts} · {legend(comparison)}"
     parts = [f"<h1>{escape(title)}</h1>", f'<p class="about">{escape(about)}</p>']
     parts += [callout("failed", "Left out", problem) for problem in comparison.problems]

@@ -1,4 +1,4 @@
-"""A part of a study as a process: `rl-training train` or `rl-training resume`, one at a time for each part."""
+"""A run of a study as a process: `rl-training train` or `rl-training resume`, one at a time for each run."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ POLL_SECONDS = 0.05  # a signal that reaches both processes must count as one, s
 _prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
 
 
-class PartInUse(Exception):
-    """Another process trains this part: one that a killed sweep left, or one on another machine."""
+class RunInUse(Exception):
+    """Another process trains this run: one that a killed sweep left, or one on another machine."""
 
 
 def command(folder: StudyFolder, name: str) -> list[str]:
-    """The arguments that start or resume a part; removes what a kill left before there was a run."""
+    """The arguments that start or resume a run; removes what a kill left before there was a run."""
     run_dir = folder.run_dir(name)
     if (run_dir / "run.json").exists():
         return ["resume", str(run_dir), "--quiet"]
@@ -39,18 +39,18 @@ def command(folder: StudyFolder, name: str) -> list[str]:
     return ["train", "--config", str(folder.config(name)), "--quiet"]
 
 
-def start_part(
+def start_planned(
     folder: StudyFolder, name: str, environment: Mapping[str, str] | None = None, on_parent_death: int = signal.SIGTERM
 ) -> subprocess.Popen[bytes] | None:
-    """Start or resume a part; None where it has ended. Raises `PartInUse`.
+    """Start or resume a run; None where it has ended. Raises `RunInUse`.
 
-    The process inherits the part's lock, which the kernel releases when it ends, however it ends.
+    The process inherits the run's lock, which the kernel releases when it ends, however it ends.
     """
     with folder.lock(name).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise PartInUse(name) from error
+            raise RunInUse(name) from error
         if folder.state(name).ended:
             return None
         words = [*PROGRAM, *command(folder, name)]
@@ -74,7 +74,7 @@ def _end_with_parent(number: int) -> None:
 
 
 def in_use(folder: StudyFolder, name: str) -> bool:
-    """Whether a process trains this part."""
+    """Whether a process trains this run."""
     try:
         with folder.lock(name).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,8 +83,8 @@ def in_use(folder: StudyFolder, name: str) -> bool:
         return True
 
 
-def run_part(path: str | Path, name: str, environment: Mapping[str, str] | None = None) -> int:
-    """Run a part to its end and return its exit code: what Ray's tasks and Slurm's jobs call.
+def run_planned(path: str | Path, name: str, environment: Mapping[str, str] | None = None) -> int:
+    """Execute a run to its end and return its exit code: what Ray's tasks and Slurm's jobs call.
 
     Where another process still trains it, wait until that has ended, and continue what it left.
     """
@@ -96,9 +96,9 @@ def run_part(path: str | Path, name: str, environment: Mapping[str, str] | None 
     with deferred():
         while True:
             try:
-                process = start_part(folder, name, environment, on_parent_death=signal.SIGKILL)
+                process = start_planned(folder, name, environment, on_parent_death=signal.SIGKILL)
                 break
-            except PartInUse:
+            except RunInUse:
                 signals.check()
                 time.sleep(POLL_SECONDS)
         return 0 if process is None else _wait(process, signals)

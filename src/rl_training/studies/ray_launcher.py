@@ -1,4 +1,4 @@
-"""Parts of a study as tasks of Ray: each task only starts `rl-training train` or `resume` as a process."""
+"""Runs of a study as tasks of Ray: each task only starts `rl-training train` or `resume` as a process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rl_training.core.machine import CORES_VARIABLE
 from rl_training.core.signals import NUMBERS
 from rl_training.studies.folder import StudyFolder
 from rl_training.studies.launchers import LOST
-from rl_training.studies.process import run_part
+from rl_training.studies.process import run_planned
 from rl_training.studies.study_file import Resources
 
 CONNECT_SECONDS = 5.0
@@ -21,7 +21,7 @@ LOCAL_ADDRESSES = ("", "local", "auto")
 
 
 class RayLauncher:
-    """Parts as tasks of a Ray cluster. A task whose worker or node dies is run again, and resumes its part."""
+    """Runs as tasks of a Ray cluster. A task whose worker or node dies is run again, and resumes its run."""
 
     detaches = False
 
@@ -33,7 +33,7 @@ class RayLauncher:
         self.ray = _connect(self.address)
         # A function of an importable module: Ray sends its name, and plain text as its arguments.
         options = {"num_cpus": resources.cpus, "num_gpus": gpu_share, "max_retries": -1}
-        self._task = self.ray.remote(**options)(run_part)
+        self._task = self.ray.remote(**options)(run_planned)
         self._running: dict[str, Any] = {}
         self._environment = {CORES_VARIABLE: str(resources.cpus)}
 

@@ -1,4 +1,4 @@
-"""Runs the parts of a study: starts what is left, watches it, starts again what was killed, and stops on a signal."""
+"""Executes the runs of a study: starts what is left, watches it, starts again what was killed, and stops on a signal."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from rl_training.core.signals import Stopped, active_signals, deferred
 from rl_training.studies.display import StudyDisplay
-from rl_training.studies.folder import PartState, StudyFolder
+from rl_training.studies.folder import RunState, StudyFolder
 from rl_training.studies.launchers import Launcher
-from rl_training.studies.parts import Part
+from rl_training.studies.planned_runs import PlannedRun
 
 POLL_SECONDS = 0.1
 MAX_STUCK = 2
@@ -26,7 +26,7 @@ STOPPED = tuple(code for number in (signal.SIGINT, signal.SIGTERM) for code in (
 
 @dataclass
 class Outcome:
-    """What became of the parts that were run."""
+    """What became of the runs of a study."""
 
     finished: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # why, by name
@@ -34,7 +34,7 @@ class Outcome:
 
 
 class Scheduler:
-    """Runs parts on a launcher until all have ended."""
+    """Executes runs on a launcher until all have ended."""
 
     def __init__(self, folder: StudyFolder, launcher: Launcher, display: StudyDisplay) -> None:
         self.folder, self.launcher, self.display = folder, launcher, display
@@ -42,16 +42,16 @@ class Scheduler:
         self.waiting: deque[str] = deque()
         self.running: set[str] = set()
         self.pruned: set[str] = set()  # stopped on purpose
-        self.kept_step: dict[str, int] = {}  # of each part when it was last started
+        self.kept_step: dict[str, int] = {}  # of each run when it was last started
         self.stuck: Counter[str] = Counter()  # kills in a row without a new checkpoint
 
-    def run(self, parts: Sequence[Part]) -> Outcome:
-        """Run the parts that have not ended; raises `Stopped` after a signal, when every run has saved."""
-        self.waiting.extend(part.name for part in parts)
+    def run(self, runs: Sequence[PlannedRun]) -> Outcome:
+        """Execute the runs that have not ended; raises `Stopped` after a signal, when every run has saved."""
+        self.waiting.extend(run.name for run in runs)
         signals = active_signals()
         with deferred():
             try:
-                while self.add_parts() or self.waiting or self.running:
+                while self.add_runs() or self.waiting or self.running:
                     if signals.received is not None:
                         self._stop(signals.received)
                     self._start()
@@ -65,15 +65,15 @@ class Scheduler:
                 self.display.close()
         return self.outcome
 
-    def add_parts(self) -> bool:
-        """Add parts to `waiting`, where a study has more than those it began with; whether there are some left."""
+    def add_runs(self) -> bool:
+        """Add runs to `waiting`, where a study has more than those it began with; whether there are some left."""
         return False
 
     def watch(self) -> None:
         """Look at the runs in progress."""
 
-    def concluded(self, name: str, state: PartState) -> None:
-        """Use the result of a part that has finished, or whose seeds have failed."""
+    def concluded(self, name: str, state: RunState) -> None:
+        """Use the result of a run that has finished, or whose seeds have failed."""
 
     def _start(self) -> None:
         while self.waiting and self.launcher.free() > 0 and not self.outcome.full_disk:
@@ -109,7 +109,7 @@ class Scheduler:
             self._fail(name, self._reason(name, code))
 
     def _may_continue(self, name: str) -> bool:
-        """Whether a killed part is started again: not if it was killed several times without saving in between."""
+        """Whether a killed run is started again: not if it was killed several times without saving in between."""
         saved = self.folder.newest_step(name) > self.kept_step[name]
         self.stuck[name] = 0 if saved else self.stuck[name] + 1
         return self.stuck[name] <= MAX_STUCK
@@ -121,7 +121,7 @@ class Scheduler:
         self.display.failed(name, reason)
 
     def _reason(self, name: str, code: int) -> str:
-        """Why a part failed; on a full disk its last line may be lost too."""
+        """Why a run failed; on a full disk its last line may be lost too."""
         reason = self.folder.last_line(name) or f"exit code {code}"
         if shutil.disk_usage(self.folder.path).free < FULL_DISK_BYTES and not any(text in reason for text in FULL):
             reason = f"{self.folder.run_dir(name)}: {FULL[0]}"

@@ -10,7 +10,7 @@ import torch
 from rl_training.core.machine import CORES_VARIABLE, free_memory, gibibytes
 from rl_training.run.plan import cores
 from rl_training.studies.needs import Needs
-from rl_training.studies.parts import Part
+from rl_training.studies.planned_runs import PlannedRun
 from rl_training.studies.study_file import Resources
 
 
@@ -39,11 +39,11 @@ class Slots:
         return found
 
 
-def gpu_share(resources: Resources, parts: Sequence[Part], gpus: int) -> float:
+def gpu_share(resources: Resources, runs: Sequence[PlannedRun], gpus: int) -> float:
     """The share of a GPU that each run gets."""
     if resources.gpus is not None:
         return resources.gpus
-    return 1.0 if gpus and any(part.config.device != "cpu" for part in parts) else 0.0
+    return 1.0 if gpus and any(run.config.device != "cpu" for run in runs) else 0.0
 
 
 def memory_of(resources: Resources, needs: Mapping[str, Needs]) -> int:
@@ -54,16 +54,16 @@ def memory_of(resources: Resources, needs: Mapping[str, Needs]) -> int:
 
 
 def local_slots(
-    resources: Resources, parts: Sequence[Part], needs: Mapping[str, Needs], jobs: int | None = None
+    resources: Resources, runs: Sequence[PlannedRun], needs: Mapping[str, Needs], jobs: int | None = None
 ) -> Slots:
     """How many runs this machine takes at once; `jobs` overrides what is computed."""
     gpus = torch.cuda.device_count()
-    share, memory = gpu_share(resources, parts, gpus), memory_of(resources, needs)
+    share, memory = gpu_share(resources, runs, gpus), memory_of(resources, needs)
     limits = {f"{cores()} core{'s' * (cores() > 1)}": cores() // resources.cpus}
     limits[f"{gibibytes(free_memory())} of free memory"] = int(0.9 * free_memory() / max(memory, 1))
     if share:
         limits[f"{gpus} GPU{'s' * (gpus != 1)}"] = int(gpus / share + 1e-9)
-    limits["the number of runs"] = len(parts)
+    limits["the number of runs"] = len(runs)
     reason = min(limits, key=lambda name: limits[name])
     count = max(limits[reason], 1)
     if jobs is not None:

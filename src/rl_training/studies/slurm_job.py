@@ -1,4 +1,4 @@
-"""The program of one Slurm job: runs a part, saves on a signal, and asks for the queue again before the time limit."""
+"""The program of one Slurm job: executes a run, saves on a signal, and asks for the queue again before the time limit."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rl_training.core.machine import CORES_VARIABLE
 from rl_training.core.signals import Stopped, stop_signals
 from rl_training.files.atomic import make_directory, replace_file
 from rl_training.studies.folder import StudyFolder
-from rl_training.studies.process import run_part
+from rl_training.studies.process import run_planned
 
 
 def exit_file(folder: StudyFolder, name: str) -> Path:
-    """The file with the exit code of a part's last job."""
+    """The file with the exit code of a run's last job."""
     return folder.path / "slurm" / "exits" / name
 
 
 def main(path: str, name: str) -> int:
-    """Run a part; its exit code is left in a file, since Slurm forgets jobs soon."""
+    """Execute a run; its exit code is left in a file, since Slurm forgets jobs soon."""
     folder = StudyFolder(Path(path))
     limit = _TimeLimit()
     signal.signal(signal.SIGUSR1, limit.reached)
@@ -32,7 +32,7 @@ def main(path: str, name: str) -> int:
     cpus = os.environ.get("SLURM_CPUS_PER_TASK")
     try:
         with stop_signals():
-            code = run_part(path, name, {CORES_VARIABLE: cpus} if cpus else None)
+            code = run_planned(path, name, {CORES_VARIABLE: cpus} if cpus else None)
     except UserError as error:
         with folder.log(name).open("a") as log:
             print(f"error: {error}", file=log)

@@ -1,4 +1,4 @@
-"""Parts of a study as jobs of Slurm: arrays written from a template, which stay in the queue without the sweep."""
+"""Runs of a study as jobs of Slurm: arrays written from a template, which stay in the queue without the sweep."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GONE_AFTER = 3  # questions in a row in which a job is missing: a requeued one m
 
 
 class SlurmLauncher:
-    """Parts as tasks of Slurm job arrays."""
+    """Runs as tasks of Slurm job arrays."""
 
     detaches = True
 
@@ -49,7 +49,7 @@ class SlurmLauncher:
         self.ask_seconds = float(os.environ.get("RL_TRAINING_SLURM_SECONDS", ASK_SECONDS))
         self._next, self._missing = 0.0, dict[str, int]()
         self._running: set[str] = set()
-        self._job: dict[str, str] = self._recorded()  # of each part: `<array>_<task>`
+        self._job: dict[str, str] = self._recorded()  # of each run: `<array>_<task>`
         self._queued = self._ask()
         self._new: list[str] = []
 
@@ -86,7 +86,7 @@ class SlurmLauncher:
         return ended
 
     def _exit_code(self, name: str) -> int | None:
-        """The exit code of a part that is not in the queue; None where it may come back."""
+        """The exit code of a run that is not in the queue; None where it may come back."""
         try:
             return int(exit_file(self.folder, name).read_text())
         except (OSError, ValueError):
@@ -142,7 +142,7 @@ class SlurmLauncher:
         return found
 
     def _ask(self) -> set[str]:
-        """The parts whose jobs are in Slurm's queue: waiting, running or about to be requeued."""
+        """The runs whose jobs are in Slurm's queue: waiting, running or about to be requeued."""
         if not self._job:
             return set()
         arrays = ",".join(sorted({job.partition("_")[0] for job in self._job.values()}, key=int))

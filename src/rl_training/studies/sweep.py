@@ -14,10 +14,10 @@ from rl_training.files.run_directory import RunLock, RunRecord
 from rl_training.report.page import write_report
 from rl_training.studies.choose_launcher import LaunchOptions, choose_launcher
 from rl_training.studies.display import StudyDisplay
-from rl_training.studies.folder import PartState, StudyFolder
+from rl_training.studies.folder import RunState, StudyFolder
 from rl_training.studies.needs import Needs, needs_of
 from rl_training.studies.page import write_page
-from rl_training.studies.parts import Part, sweep_parts
+from rl_training.studies.planned_runs import PlannedRun, sweep_runs
 from rl_training.studies.scheduler import FULL, Outcome, Scheduler
 from rl_training.studies.study_file import StudyFile, SweepFile, load_study, reject, study_folder
 
@@ -26,16 +26,16 @@ MAX_LISTED = 5
 
 @dataclass(frozen=True)
 class Plan:
-    """The parts of a study, in its folder."""
+    """The runs of a study, in its folder."""
 
     folder: StudyFolder
     file: Path
     study: StudyFile
-    parts: list[Part]
+    runs: list[PlannedRun]
     needs: dict[str, Needs]
 
-    def states(self) -> dict[str, PartState]:
-        return {part.name: self.folder.state(part.name) for part in self.parts}
+    def states(self) -> dict[str, RunState]:
+        return {run.name: self.folder.state(run.name) for run in self.runs}
 
 
 def plan_sweep(path: str | Path) -> Plan:
@@ -45,19 +45,19 @@ def plan_sweep(path: str | Path) -> Plan:
         reject(problems, source)
         raise AssertionError("a study without problems is there")
     folder = study_folder(study, path)
-    parts, more = sweep_parts(study, source, folder)
-    needs, unfit = needs_of(parts)
+    runs, more = sweep_runs(study, source, folder)
+    needs, unfit = needs_of(runs)
     reject([*problems, *more, *unfit], source)
-    return Plan(StudyFolder(folder), Path(path), study, parts, needs)
+    return Plan(StudyFolder(folder), Path(path), study, runs, needs)
 
 
 def plan_lines(plan: Plan, launcher: str) -> list[str]:
-    """The plan for people: the parts by status, how many run at a time, and runs that are no parts any more."""
+    """The plan for people: the runs by status, how many run at a time, and runs that are not in the study any more."""
     states = [state.status for state in plan.states().values()]
     counts = {"finished": "finished", "failed": "with failed seeds", "stopped": "to resume", "new": "new"}
     text = ", ".join(f"{states.count(status)} {words}" for status, words in counts.items() if status in states)
-    lines = [f"study {plan.folder.path}: {len(plan.parts)} runs ({text})", f"plan  {launcher}"]
-    others = plan.folder.others(part.name for part in plan.parts)
+    lines = [f"study {plan.folder.path}: {len(plan.runs)} runs ({text})", f"plan  {launcher}"]
+    others = plan.folder.others(run.name for run in plan.runs)
     if others:
         more = f" and {len(others) - MAX_LISTED} more" if len(others) > MAX_LISTED else ""
         listed = ", ".join(others[:MAX_LISTED])
@@ -69,14 +69,14 @@ def run_sweep(plan: Plan, options: LaunchOptions, show_progress: bool = True) ->
     """Run what is left of a study, and write its files; a folder is used by one sweep at a time."""
     plan.folder.path.mkdir(parents=True, exist_ok=True)
     with RunLock(plan.folder.path):
-        plan.folder.write(plan.parts, plan.file)
-        launcher = choose_launcher(plan.folder, plan.study.resources, plan.parts, plan.needs, options)
+        plan.folder.write(plan.runs, plan.file)
+        launcher = choose_launcher(plan.folder, plan.study.resources, plan.runs, plan.needs, options)
         for line in plan_lines(plan, launcher.describe()):
             print(line, file=sys.stderr)
         states = plan.states()
-        left = [part for part in plan.parts if not states[part.name].ended]
-        labels = {part.name: part.label for part in plan.parts}
-        totals = {part.name: part.config.total_timesteps for part in plan.parts}
+        left = [run for run in plan.runs if not states[run.name].ended]
+        labels = {run.name: run.label for run in plan.runs}
+        totals = {run.name: run.config.total_timesteps for run in plan.runs}
         display = StudyDisplay(plan.folder, labels, totals, enabled=show_progress)
         scheduler = Scheduler(plan.folder, launcher, display)
         for name, state in states.items():
@@ -87,7 +87,7 @@ def run_sweep(plan: Plan, options: LaunchOptions, show_progress: bool = True) ->
 
 def failure_lines(plan: Plan, outcome: Outcome) -> list[str]:
     """The failures of a study, one line each; on a full disk one line for all."""
-    labels = {part.name: part.label for part in plan.parts}
+    labels = {run.name: run.label for run in plan.runs}
     if outcome.full_disk:
         left = sum(not state.ended for state in plan.states().values())
         again = "free some space and start the same command again"
@@ -99,7 +99,7 @@ def finish_study(study_dir: str | Path) -> list[Path]:
     """Print a table of a study's runs, write reports that a kill has prevented, and return the run directories."""
     folder = StudyFolder(Path(study_dir))
     rows, found = [], []
-    for name, label in folder.parts():
+    for name, label in folder.planned():
         state, run_dir = folder.state(name), folder.run_dir(name)
         rows.append((label, state.status, _result(state.metrics or {}), "inexact" if _inexact(state) else ""))
         if state.status != "new":
@@ -114,7 +114,7 @@ def finish_study(study_dir: str | Path) -> list[Path]:
 def write_study_report(study_dir: str | Path) -> Path | None:
     """Write one report of all runs of a study; None, with a line on stderr, if there is nothing to report."""
     folder = StudyFolder(Path(study_dir))
-    runs = [folder.run_dir(name) for name, _ in folder.parts() if folder.state(name).status != "new"]
+    runs = [folder.run_dir(name) for name, _ in folder.planned() if folder.state(name).status != "new"]
     output = folder.path / "report.html"
     try:
         problems = write_page(runs, output)
@@ -135,7 +135,7 @@ def answer(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     return {"study": str(plan.folder.path), "runs": runs, "failed": outcome.failed}
 
 
-def _inexact(state: PartState) -> bool:
+def _inexact(state: RunState) -> bool:
     return state.status == "finished" and bool(state.note)
 
 

@@ -18,11 +18,11 @@ from rl_training.files.run_directory import RunLock
 from rl_training.run.progress import format_value
 from rl_training.studies.choose_launcher import LaunchOptions, choose_launcher
 from rl_training.studies.display import StudyDisplay
-from rl_training.studies.folder import PartState, StudyFolder
+from rl_training.studies.folder import RunState, StudyFolder
 from rl_training.studies.launchers import Launcher
 from rl_training.studies.needs import needs_of
 from rl_training.studies.objective import rungs_of
-from rl_training.studies.parts import Part, choice_config, short_value
+from rl_training.studies.planned_runs import PlannedRun, choice_config, short_value
 from rl_training.studies.scheduler import Outcome, Scheduler
 from rl_training.studies.study_file import reject, study_folder
 from rl_training.studies.sweep import text_table
@@ -49,10 +49,10 @@ class Tuning:
         study, choices = self.study, [Choice(name, value, ()) for name, value in settings.items()]
         return choice_config(study, study.algo, study.env_id, choices, study.seed_list)
 
-    def part(self, number: int, settings: dict[str, Any]) -> Part:
+    def run(self, number: int, settings: dict[str, Any]) -> PlannedRun:
         name = f"trial-{number:04d}"
         config = replace(self.config(settings), output_dir=self.folder.path / "runs", run_name=name)
-        return Part(name, config, tuple(settings.items()), f"trial {number}")
+        return PlannedRun(name, config, tuple(settings.items()), f"trial {number}")
 
 
 def load_tuning(path: str | Path) -> Tuning:
@@ -60,7 +60,7 @@ def load_tuning(path: str | Path) -> Tuning:
     study, source = load_tune(path)
     base = choice_config(study, study.algo, study.env_id, (), study.seed_list)
     folder = study_folder(study, path)
-    reject(needs_of([Part("base", base)])[1], source)
+    reject(needs_of([PlannedRun("base", base)])[1], source)
     return Tuning(study, Path(path), StudyFolder(folder), base)
 
 
@@ -76,7 +76,7 @@ class Tuner(Scheduler):
         self._reported: dict[str, int] = {}  # evaluations of each trial
         self._left = [(trial, trials.values(trial)) for trial in trials.in_flight()]
 
-    def add_parts(self) -> bool:
+    def add_runs(self) -> bool:
         while self._room() > 0 and not self.outcome.full_disk:
             if self._left:
                 trial, settings = self._left.pop(0)
@@ -96,20 +96,20 @@ class Tuner(Scheduler):
     def _add(self, trial: Any, settings: dict[str, Any]) -> None:
         """Queue a trial; one whose settings contradict each other has failed, one that had ended is recorded."""
         try:
-            part = self.tuning.part(trial.number, settings)
+            run = self.tuning.run(trial.number, settings)
         except ConfigError as error:
             self.trials.finish(trial, None, "FAIL", str(error))
             self.display.note(f"failed   trial {trial.number}: {str(error).splitlines()[0]}")
             return
-        self.in_progress[part.name] = trial
-        self.folder.write([part], None)
-        self.display.add(part.name, part.label, part.config.total_timesteps)
+        self.in_progress[run.name] = trial
+        self.folder.write([run], None)
+        self.display.add(run.name, run.label, run.config.total_timesteps)
         self.display.note(f"trial {trial.number}: {', '.join(f'{k} {short_value(v)}' for k, v in settings.items())}")
-        state = self.folder.state(part.name)
+        state = self.folder.state(run.name)
         if state.ended:  # it had finished when the study was killed
-            self.concluded(part.name, state)
+            self.concluded(run.name, state)
         else:
-            self.waiting.append(part.name)
+            self.waiting.append(run.name)
 
     def watch(self) -> None:
         for name in sorted(self.running - self.pruned):
@@ -136,7 +136,7 @@ class Tuner(Scheduler):
         seeds, goal = len(study.seed_list), study.objective
         return rungs_of(self.folder.run_dir(name), seeds, goal.spread_penalty, goal.evaluations)
 
-    def concluded(self, name: str, state: PartState) -> None:
+    def concluded(self, name: str, state: RunState) -> None:
         trial = self.in_progress[name]
         if name in self.pruned or self._prunes(name):
             return
@@ -163,9 +163,9 @@ def run_tuning(tuning: Tuning, options: LaunchOptions, show_progress: bool = Tru
         make_directory(tuning.folder.path)
         replace_file(tuning.folder.path / "study.yaml", tuning.file.read_bytes())
         trials = Trials(tuning.study, tuning.folder.path, tuning.base.steps_between_evaluations)
-        parts = [Part("base", tuning.base)]
-        copies = parts * tuning.study.trials  # how many run at a time is not limited by one part
-        launcher = choose_launcher(tuning.folder, tuning.study.resources, copies, needs_of(parts)[0], options)
+        runs = [PlannedRun("base", tuning.base)]
+        copies = runs * tuning.study.trials  # how many run at a time is not limited by one run
+        launcher = choose_launcher(tuning.folder, tuning.study.resources, copies, needs_of(runs)[0], options)
         ended, left = trials.count - len(trials.in_flight()), len(trials.in_flight())
         print(f"study {tuning.folder.path}: {tuning.study.trials} trials ({ended} ended, {left} to resume)\n"
               f"plan  {launcher.describe()}", file=sys.stderr)  # fmt: skip

@@ -11,7 +11,7 @@ from rl_training.config.fields import at_least, check, one_of, setting
 from rl_training.config.yaml_loading import LoadedYaml
 from rl_training.core.checks import ConfigError, Problem, UserError
 from rl_training.files.atomic import to_json
-from rl_training.studies.parts import choice_config
+from rl_training.studies.planned_runs import choice_config
 from rl_training.studies.search import search_space
 from rl_training.studies.space import Dimension
 from rl_training.studies.study_file import StudyFile, is_algorithm, is_environment, load_study, reject
@@ -69,8 +69,8 @@ class TuneFile(StudyFile):
     @property
     def fingerprint(self) -> str:
         """A digest of everything that makes trials comparable."""
-        parts = [self.algo, self.env_id, self.config, list(self.seed_list), self.search, vars(self.objective)]
-        return hashlib.sha256(to_json(parts)).hexdigest()[:16]
+        runs = [self.algo, self.env_id, self.config, list(self.seed_list), self.search, vars(self.objective)]
+        return hashlib.sha256(to_json(runs)).hexdigest()[:16]
 
 
 def load_tune(path: str | Path) -> tuple[TuneFile, LoadedYaml]:

@@ -1,4 +1,4 @@
-"""The parts of a study: its runs, each with a config and a name that follows from it."""
+"""The planned runs of a study, each with a config and a name that follows from it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ PLACE = ("output_dir", "run_name")  # where a run is, not what it is
 
 
 @dataclass(frozen=True)
-class Part:
-    """One run of a study. Its name follows from its config: a changed config is another part."""
+class PlannedRun:
+    """One run of a study. Its name follows from its config: a changed config is another run."""
 
     name: str
     config: TrainConfig
@@ -44,7 +44,7 @@ class Part:
 
     @property
     def label(self) -> str:
-        """The part in a few words, for the display."""
+        """The run in a few words, for the display."""
         if self.title:
             return self.title
         config, seeds = self.config, len(self.config.seed_list)
@@ -52,14 +52,14 @@ class Part:
         return " ".join([*words, f"x {seeds} seeds" if seeds > 1 else f"seed {config.seed_list[0]}"])
 
 
-def part_of(config: TrainConfig, changes: Sequence[tuple[str, Any]], folder: Path) -> Part:
-    """The part of a config, in the `runs` of a study's folder."""
+def planned_run(config: TrainConfig, changes: Sequence[tuple[str, Any]], folder: Path) -> PlannedRun:
+    """The planned run of a config, in the `runs` of a study's folder."""
     plain = {name: value for name, value in config.to_dict().items() if name not in PLACE}
     digest = hashlib.sha256(to_json(plain)).hexdigest()[:10]
     words = [config.algo, config.env_id, *(f"{key.rpartition('.')[2]}={short_value(value)}" for key, value in changes)]
     readable = re.sub(r"[^A-Za-z0-9._=+-]+", "_", "-".join(words))[:LABEL_LENGTH].rstrip("-_.")
     name = f"{readable}-{digest}"
-    return Part(name, replace(config, output_dir=folder / "runs", run_name=name), tuple(changes))
+    return PlannedRun(name, replace(config, output_dir=folder / "runs", run_name=name), tuple(changes))
 
 
 def short_value(value: Any) -> str:
@@ -86,8 +86,8 @@ def choice_config(
     return default_config(algo, env_id, [*assignments(study.config), *over], seeds=list(seeds))
 
 
-def sweep_parts(study: SweepFile, source: LoadedYaml, folder: Path) -> tuple[list[Part], list[Problem]]:
-    """Every part of a sweep, in the order of the file, and the problems of those that cannot be."""
+def sweep_runs(study: SweepFile, source: LoadedYaml, folder: Path) -> tuple[list[PlannedRun], list[Problem]]:
+    """Every run of a sweep, in the order of the file, and the problems of those that cannot be."""
     blocks, problems = parse_blocks(study.overrides)
     facts: dict[str, Sequence[str]] = {"algo": study.algorithms, "env": study.environments}
     facts |= {choice.key: () for block in blocks for variant in block.variants for choice in variant}
@@ -98,17 +98,17 @@ def sweep_parts(study: SweepFile, source: LoadedYaml, folder: Path) -> tuple[lis
     chosen = list(itertools.islice(_chosen(study, blocks), MAX_RUNS + 1))
     if len(chosen) * len(_chunks(study)) > MAX_RUNS:
         return [], [*problems, Problem(("overrides",), f"the study has more than {MAX_RUNS} runs, the maximum")]
-    parts: dict[str, Part] = {}
+    runs: dict[str, PlannedRun] = {}
     for algo, env_id, variant in chosen:
-        found, wrong = _parts(study, algo, env_id, variant, folder)
+        found, wrong = _planned_runs(study, algo, env_id, variant, folder)
         problems += wrong
-        for part in found:
-            if part.name in parts:
-                problems.append(Problem(("overrides",), f"the same run twice: {part.label}"))
-            parts[part.name] = part
-    if not parts and not problems:
+        for run in found:
+            if run.name in runs:
+                problems.append(Problem(("overrides",), f"the same run twice: {run.label}"))
+            runs[run.name] = run
+    if not runs and not problems:
         problems.append(Problem(("exclude",), "exclude must leave at least one run"))
-    return list(parts.values()), problems
+    return list(runs.values()), problems
 
 
 def _chosen(study: SweepFile, blocks: Sequence[PlacedBlock]) -> Iterator[tuple[str, str, Variant]]:
@@ -128,16 +128,16 @@ def _chunks(study: SweepFile) -> list[tuple[int, ...]]:
     return [seeds[start : start + size] for start in range(0, len(seeds), size)]
 
 
-def _parts(
+def _planned_runs(
     study: SweepFile, algo: str, env_id: str, variant: Variant, folder: Path
-) -> tuple[list[Part], list[Problem]]:
+) -> tuple[list[PlannedRun], list[Problem]]:
     try:
         config = choice_config(study, algo, env_id, variant, study.seed_list)
     except ConfigError as error:
         unknown = [one for one in error.problems if one.path[:1] == ("algo",)]  # whose settings are unknown, too
         return [], [_placed(one, study, algo, env_id, variant) for one in unknown or error.problems]
     changes = [(choice.key, choice.value) for choice in variant]
-    return [part_of(replace(config, seeds=chunk), changes, folder) for chunk in _chunks(study)], []
+    return [planned_run(replace(config, seeds=chunk), changes, folder) for chunk in _chunks(study)], []
 
 
 def _placed(problem: Problem, study: SweepFile, algo: str, env_id: str, variant: Variant) -> Problem:
