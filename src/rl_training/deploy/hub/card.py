@@ -65,8 +65,8 @@ def card_text(agent: Agent, repo: str, results: Mapping[str, Any]) -> str:
         ]
         lines += [
             f"{count} fresh episodes with the greedy policy (`deterministic=True`), with seeds that training does not "
-            f"use, in `{env}` with the settings of `{CONFIG}`, by rl_training {__version__} when the agent was pushed: "
-            f"`rl-training evaluate {AGENT} --num-episodes {count}`. All numbers: `{RESULTS}`."
+            f"use, in `{env}` with the settings of `{CONFIG}`, by rl_training {__version__} when the agent was pushed, "
+            f"as `rl-training evaluate {AGENT}` does. All numbers: `{RESULTS}`."
         ]
     else:
         lines += ["", "It was not evaluated when it was pushed."]

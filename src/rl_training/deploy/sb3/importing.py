@@ -58,7 +58,7 @@ def _codecs(model: SavedModel, source: Any) -> tuple[ObservationCodec, ActionCod
         codecs = make_codecs(env.observation_space, env.action_space, masked=False)
     finally:
         env.close()
-    if codecs[0].is_tree or codecs[0].spec.images:
+    if codecs[0].is_tree or codecs[0].spec.kind != "vector":
         raise UserError(f"{model.path}: only dense policies on vectors are supported, not {codecs[0].spec}")
     return codecs
 
