@@ -93,7 +93,10 @@ def measure(agent: Path, seconds: float) -> dict[str, Any]:
         code = server.wait(30)
     times = np.array(load.times) * 1e3
     early = memory[len(memory) // 4]  # after the threads and their memory are there
+    grown = (memory[-1] - early) / 2**20
     return {
+        "what": f"rl-training serve: {IN_FLIGHT} requests in flight for {seconds:g} seconds",
+        "reached": f"{len(times)} answers, {len(load.errors)} errors, memory {grown:+.1f} MiB after the first quarter",
         "in_flight": IN_FLIGHT,
         "seconds": seconds,
         "requests": len(times),

@@ -20,6 +20,8 @@ from rl_training.cli.describe_command import add_describe
 from rl_training.cli.doctor import add_doctor
 from rl_training.cli.errors import report_error
 from rl_training.cli.export_commands import add_export, add_verify
+from rl_training.cli.hub_commands import add_pull, add_push
+from rl_training.cli.import_command import add_import
 from rl_training.cli.list_command import add_list
 from rl_training.cli.report_command import add_report, add_watch
 from rl_training.cli.run_commands import add_resume, add_train
@@ -31,7 +33,8 @@ from rl_training.core.version import __version__
 
 COMMANDS = (
     add_train, add_resume, add_evaluate, add_predict, add_record, add_report, add_watch, add_compare, add_sweep,
-    add_tune, add_export, add_verify, add_serve, add_data, add_list, add_describe, add_doctor, add_demo,
+    add_tune, add_export, add_verify, add_serve, add_import, add_push, add_pull, add_data, add_list, add_describe,
+    add_doctor, add_demo,
 )  # fmt: skip
 EXIT_SECONDS = 1.0  # limit of cleanup at exit after a signal, when everything is saved
 

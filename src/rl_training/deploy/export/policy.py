@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from rl_training.algorithms.model_tensors import tie
 from rl_training.core.checks import UserError
 from rl_training.engine.engine import RUNNING
 from rl_training.engine.groups import Groups, Params
@@ -41,10 +42,9 @@ class Policy(nn.Module):
         self.agent, learner = [agent], agent.learner  # in a list: it is no part of this module
         groups = _on_cpu(learner.engine.groups_by_seed()[seed_index])
         _check_finite(groups)
-        networks = {
-            group: _with_tensors(network.inference, {**groups[group], **groups.get(BUFFERS + group, {})})
-            for group, network in learner.binding.networks.items()
-        }
+        inference = {group: network.inference for group, network in learner.binding.networks.items()}
+        networks = {group: copy.deepcopy(one).requires_grad_(False) for group, one in inference.items()}
+        tie(networks, groups)
         self._bind(networks)
         self.values = nn.ModuleDict({group: _Values(one) for group, one in groups.items() if self._is_value(group)})
         states = {name: tuple(one.shape[1:]) for name, one in learner.initial_state(1).items()}
@@ -150,16 +150,3 @@ def _check_finite(groups: Groups) -> None:
         for name, tensor in params.items():
             if group.removeprefix(BUFFERS) != RUNNING and tensor.is_floating_point() and tensor.isnan().any():
                 raise UserError(f"{group}.{name} of the agent holds NaN, so it cannot be exported")
-
-
-def _with_tensors(module: nn.Module, tensors: Params) -> nn.Module:
-    """A copy of a module with these parameters and buffers."""
-    copied = copy.deepcopy(module)
-    parameters = dict(copied.named_parameters())
-    for name, tensor in tensors.items():
-        if name in parameters:
-            parameters[name].data = tensor
-        else:
-            owner, _, own = name.rpartition(".")
-            copied.get_submodule(owner)._buffers[own] = tensor
-    return copied.requires_grad_(False)

@@ -1,0 +1,137 @@
+"""Reads model files of Stable-Baselines3: plain JSON and weights. What is pickled in them is never loaded."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rl_training.core.checks import UserError, one_line, shown
+from rl_training.files.atomic import MAX_JSON_BYTES, parse_json, read_bytes
+
+Array = NDArray[Any]
+DATA, WEIGHTS, VARIABLES = "data", "policy.pth", "pytorch_variables.pth"
+MAX_WEIGHT_BYTES = 2**31
+MAX_STATISTICS_BYTES = 2**28
+CONVERT = (
+    "vec = VecNormalize.load({path!r}, DummyVecEnv([lambda: gymnasium.make(ENV)]))",
+    "stats = dict(mean=vec.obs_rms.mean, var=vec.obs_rms.var, count=vec.obs_rms.count)",
+    'numpy.savez("stats.npz", **stats, epsilon=vec.epsilon, clip_obs=vec.clip_obs)',
+)
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """What a model file says: the values of its JSON, its weights, and further tensors by name."""
+
+    path: Path
+    values: dict[str, Any]
+    weights: dict[str, Tensor]
+    variables: dict[str, Tensor]
+
+    def policy_kwargs(self) -> dict[str, Any]:
+        """The keywords of its policy; where they hold classes, their names as text."""
+        found = self.values.get("policy_kwargs")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def policy_module(self) -> str:
+        """The module of its policy's class, which tells the algorithm."""
+        found = self.values.get("policy_class")
+        return str(found.get("__module__")) if isinstance(found, dict) else ""
+
+    def activation(self, default: str) -> str:
+        """The name of the activation between hidden layers."""
+        given = self.policy_kwargs().get("activation_fn")
+        if given is None:
+            return default
+        name = re.search(r"\.(\w+)'>$", str(given))
+        if name is None:
+            raise UserError(f"{self.path}: activation_fn must be a class of torch.nn, got {shown(given)}")
+        return name[1]
+
+
+def read_model(path: Path) -> SavedModel:
+    """Read a model file; a damaged or hostile one is rejected in one line."""
+    if not path.exists():
+        raise UserError(f"{path}: no such file")
+    try:
+        with zipfile.ZipFile(path.resolve()) as archive:
+            data = _member(archive, path, DATA, MAX_JSON_BYTES)
+            weights = _tensors(_member(archive, path, WEIGHTS, MAX_WEIGHT_BYTES), path, WEIGHTS)
+            known = VARIABLES in archive.namelist()
+            extra = _member(archive, path, VARIABLES, MAX_WEIGHT_BYTES) if known else b""
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
+        raise UserError(f"{path}: not a model of Stable-Baselines3 ({one_line(error)})") from error
+    values = parse_json(data, path)
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: not a model of Stable-Baselines3 (its {DATA} is no JSON object)")
+    return SavedModel(path, values, weights, _tensors(extra, path, VARIABLES) if extra else {})
+
+
+def _member(archive: zipfile.ZipFile, path: Path, name: str, limit: int) -> bytes:
+    if name not in archive.namelist():
+        raise UserError(f"{path}: not a model of Stable-Baselines3 (it has no {name})")
+    if archive.getinfo(name).file_size > limit:  # before it is unpacked
+        raise UserError(f"{path}: {name} has more than {limit} bytes")
+    return archive.read(name)
+
+
+def _tensors(data: bytes, path: Path, name: str) -> dict[str, Tensor]:
+    """Tensors by name; anything else in the file is rejected, and never executed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about pickles that are rejected anyway
+            found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception as error:  # UnpicklingError for code, others for damage
+        raise UserError(f"{path}: {name} must hold nothing but tensors ({type(error).__name__})") from error
+    if not isinstance(found, dict):
+        return {} if found is None and name == VARIABLES else _reject(path, name)
+    if not all(isinstance(key, str) and isinstance(one, Tensor) for key, one in found.items()):
+        _reject(path, name)
+    return {key: one.detach() for key, one in found.items()}
+
+
+def _reject(path: Path, name: str) -> dict[str, Tensor]:
+    raise UserError(f"{path}: {name} must hold tensors by name")
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The mean and scale of observations, and how many there were."""
+
+    mean: Array
+    scale: Array
+    count: int
+
+
+def read_statistics(path: Path, size: int, limit: float) -> Statistics:
+    """The statistics of VecNormalize from an .npz file; a pickled one is rejected with the lines that convert it."""
+    data = read_bytes(path.resolve(), MAX_STATISTICS_BYTES) if path.exists() else None
+    if data is None:
+        raise UserError(f"{path}: no such file")
+    if not data.startswith(b"PK"):
+        lines = [line.format(path=path.name) for line in CONVERT]
+        raise UserError("\n".join([f"{path}: must be an .npz file; loading a pickle runs code. Convert it:", *lines]))
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            found = {name: np.asarray(file[name], np.float64) for name in file.files}
+        mean, var = found["mean"].reshape(-1), found["var"].reshape(-1)
+        count = float(found.get("count", np.float64(1)))
+        epsilon, clip = float(found.get("epsilon", np.float64(1e-8))), float(found.get("clip_obs", np.float64(limit)))
+    except (KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path}: must be an .npz file with mean, var and count ({one_line(error)})") from error
+    if mean.shape != (size,) or var.shape != (size,) or not (np.isfinite(mean).all() and (var >= 0).all()):
+        raise UserError(f"{path}: mean and var must be {size} numbers each, var >= 0")
+    if clip != limit:
+        raise UserError(f"{path}: clip_obs must be {limit:g}, which is fixed here, got {clip:g}")
+    return Statistics(mean, 1 / np.sqrt(var + epsilon), max(1, int(count)))

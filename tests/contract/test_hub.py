@@ -1,0 +1,135 @@
+"""Agents on a hub: what is pushed, what is pulled, and what is rejected; the hub is a stand-in on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fresh_agents import fresh_agent, saved
+from hub_stand_in import Hub
+
+from rl_training.cli.main import main
+from rl_training.core.checks import UserError
+from rl_training.run.agent import load_agent
+
+pytest.importorskip("huggingface_hub")
+REPO = "me/pendulum-agent"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    monkeypatch.setenv("HF_TOKEN", "hf_of_a_test")
+    server = Hub()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def agent_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(fresh_agent("td3"), tmp_path_factory.mktemp("agent"))
+
+
+def push(hub: Hub, agent_file: Path, *words: str) -> None:
+    given = ["--endpoint", hub.url, "--num-episodes", "2", "--no-video", *words]
+    assert main(["push", str(agent_file), REPO, *given]) == 0
+
+
+def test_push_and_pull(hub: Hub, agent_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    push(hub, agent_file)
+    assert f"pushed {hub.url}/{REPO}" in capsys.readouterr().out
+    files = hub.repos[REPO]
+    assert set(files) == {"agent.safetensors", "config.yaml", "results.json", "README.md", "manifest.json"}
+    results = json.loads(files["results.json"])
+    card = files["README.md"].decode()
+    assert card.startswith("---\nlibrary_name: rl-training") and "## How it was measured" in card
+    assert f"{results['eval_return_mean']:.2f}" in card and "2 fresh episodes with the greedy policy" in card
+    assert len(results["eval_returns"]) == 2 and b"algo: td3" in files["config.yaml"]
+    hub.repos[REPO]["evil.py"] = b"raise SystemExit"  # what a manifest does not name is not downloaded
+
+    assert main(["pull", REPO, "-o", str(tmp_path / "pulled"), "--endpoint", hub.url]) == 0
+    pulled, original = load_agent(tmp_path / "pulled" / "agent.safetensors"), load_agent(agent_file)
+    assert pulled.predict([0.1, 0.2, 0.3]).tolist() == original.predict([0.1, 0.2, 0.3]).tolist()
+    assert not any("evil" in one for one in hub.requests)
+    assert not (tmp_path / "pulled" / "evil.py").exists()
+
+
+@pytest.mark.sweep
+def test_a_video_is_shared(hub: Hub, agent_file: Path) -> None:
+    assert main(["push", str(agent_file), REPO, "--endpoint", hub.url, "--num-episodes", "0"]) == 0
+    assert len(hub.repos[REPO]["replay.mp4"]) > 1000
+    assert "It was not evaluated" in hub.repos[REPO]["README.md"].decode()
+
+
+def test_paths_of_this_machine_are_not_shared(hub: Hub, tmp_path: Path) -> None:
+    agent = fresh_agent("td3")
+    object.__setattr__(agent.config, "output_dir", tmp_path / "secret-folder")
+    push(hub, saved(agent, tmp_path))
+    assert not any(b"secret-folder" in one for one in hub.repos[REPO].values())
+
+
+def changed(hub: Hub, name: str, data: bytes, honest: bool = False) -> None:
+    """Another file in the repository; `honest`: with its digest in the manifest."""
+    files = hub.repos[REPO]
+    files[name] = data
+    if honest:
+        manifest = json.loads(files["manifest.json"])
+        manifest["files"][name] = hashlib.sha256(data).hexdigest()
+        files["manifest.json"] = json.dumps(manifest).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "honest", "message"),
+    [
+        ("agent.safetensors", b"other", False, "agent.safetensors is damaged (sha256)"),
+        ("agent.safetensors", b"other bytes", True, "not a rl_training agent"),
+        ("manifest.json", b"{}", False, "not an agent of this library"),
+        ("manifest.json", b"{", False, "not valid JSON"),
+        ("../../evil.py", b"x", True, "which is no file of an agent"),
+        ("code.py", b"x", True, "which is no file of an agent"),
+    ],
+)
+def test_what_is_not_an_agent_is_rejected(
+    hub: Hub, agent_file: Path, tmp_path: Path, capsys: Any, name: str, data: bytes, honest: bool, message: str
+) -> None:
+    push(hub, agent_file, "--num-episodes", "0")
+    changed(hub, name, data, honest)
+    capsys.readouterr()
+    assert main(["pull", REPO, "-o", str(tmp_path / "pulled"), "--endpoint", hub.url]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 1 and message in errors[0]
+    assert not (tmp_path / "pulled").exists()
+
+
+def test_a_missing_repository_and_an_invalid_name(hub: Hub, tmp_path: Path, capsys: Any) -> None:
+    for repo, message in (("me/nothing", "no such repository"), ("a/b/c", "not a name of a repository")):
+        assert main(["pull", repo, "-o", str(tmp_path / "pulled"), "--endpoint", hub.url]) == 2
+        errors = capsys.readouterr().err.splitlines()
+        assert len(errors) == 1 and message in errors[0]
+
+
+def test_a_hub_that_cannot_be_reached_is_one_line(agent_file: Path, tmp_path: Path, capsys: Any) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    for words in (
+        ["pull", REPO, "-o", str(tmp_path / "x")],
+        ["push", str(agent_file), REPO, "--num-episodes", "0", "--no-video"],
+    ):
+        assert main([*words, "--endpoint", url]) == 2
+        errors = capsys.readouterr().err.splitlines()
+        assert len(errors) == 1 and f"{url} cannot be reached" in errors[0]
+
+
+def test_the_package_is_optional(agent_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from rl_training.deploy.hub import pull_agent
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(UserError, match=r"the hub needs pip install 'rl-training\[hub\]'"):
+        pull_agent(REPO, "x")
