@@ -14,6 +14,8 @@ import pytest
 import rl_training  # noqa: F401  before numpy and torch: it chooses how they round
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # before anything imports pygame
+# One folder for every version of the source: torch's own keys have the program.
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path("~/.cache/rl_training-tests").expanduser()))
 
 # Applied where the algorithm has a setting of that name: a new algorithm needs no edit here.
 SMALL_SETTINGS: dict[str, Any] = {

@@ -69,6 +69,19 @@ def test_compiling_is_worth_it_for_the_updates_there_will_be() -> None:
     assert compiled(1_000_000, offline_steps=100)
 
 
+def test_a_run_that_stays_eager_shows_what_compiling_would_gain() -> None:
+    def plan(steps: int, **changes: str) -> choices.ExecutionPlan:
+        config = TrainConfig("dqn", "CartPole-v1", total_timesteps=steps, device="cpu", **changes)
+        return choices.choose_plan(config, parse_settings(config)[1], SHAPE)
+
+    assert plan(30_000_000).compiled and plan(30_000_000).note is None
+    short = plan(10_000)
+    assert not short.compiled and short.note is not None
+    assert "takes about 30 s the first time and would save about" in short.note
+    assert plan(1_200).note is None, "nothing worth a line"
+    assert plan(10_000, compile="off").note is None
+
+
 def test_rows_that_an_algorithm_makes_of_a_batch_count(monkeypatch) -> None:
     assert CQLSettings(batch_size=8, num_cql_samples=5).network_rows == 8 * 16
     assert DrQSettings(batch_size=8, loss_augmentations=3, target_augmentations=2).network_rows == 24

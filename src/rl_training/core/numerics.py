@@ -47,6 +47,11 @@ def is_amd(cpuinfo: Path = CPUINFO) -> bool:
     return "AuthenticAMD" in _cpuinfo("vendor_id", cpuinfo)
 
 
+def processor_facts(cpuinfo: Path = CPUINFO) -> list[str]:
+    """The architecture, model and instruction sets of the processor, for which code may be compiled."""
+    return [platform.machine(), *_cpuinfo("model name", cpuinfo), *_cpuinfo("flags", cpuinfo)]
+
+
 def _cpuinfo(name: str, cpuinfo: Path) -> list[str]:
     """One entry of the first core in /proc/cpuinfo: reading the whole file is slow on a machine with many cores."""
     try:

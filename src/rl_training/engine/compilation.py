@@ -14,6 +14,7 @@ from torch import Tensor
 from torch._dynamo import lookup_backend
 
 from rl_training.core.signals import interruptible
+from rl_training.engine.compile_cache import compile_cache
 
 # A signal to the process group also ends Inductor's workers, whose warnings about it would only add noise.
 logging.getLogger("torch._inductor.compile_worker.subproc_pool").setLevel(logging.ERROR)
@@ -73,7 +74,8 @@ def compile_once(
         nonlocal direct
         if direct is not None:
             return direct(*inputs)
-        with announce(), interruptible():  # compiling may take a minute
+        stored = compile_cache() if backend == "inductor" else nullcontext()
+        with announce(), interruptible(), stored:  # compiling may take a minute
             result = compiled(*inputs)
         direct = recorder.direct(inputs, result)
         return result
@@ -86,8 +88,9 @@ def _choose_kernels_by_rule() -> None:
     from torch._inductor import config  # here, since it is slow to import and only compiling needs it
 
     config.deterministic = True
-    # Set explicitly to be part of the cache key: code cached in another numeric mode has another vector width.
+    # Both set explicitly to be part of the cache key: code cached in another numeric mode has another vector width.
     config.cpp.simdlen = VECTOR_BITS.get(torch.backends.cpu.get_cpu_capability())
+    config.cpp.threads = torch.get_num_threads()  # by which sums are divided
 
 
 def _leaves(inputs: tuple[Any, ...]) -> list[Any]:
