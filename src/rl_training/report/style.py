@@ -60,6 +60,7 @@ td { overflow-wrap: anywhere; } .numbers :not(:last-child) { text-align: right; 
 .facts th { width: 150px; line-height: 23px; }
 .cells th, .cells td { white-space: nowrap; overflow-wrap: normal; text-align: right; padding: 7px 0 7px 16px; }
 .cells th[scope="row"] { color: var(--text); } .cells tr > :first-child { text-align: left; padding-left: 0; }
+.wrap th[scope="row"], .wrap td:not(:last-child) { white-space: normal; overflow-wrap: anywhere; }
 .words td, .words th { text-align: left; } td > code { overflow-wrap: anywhere; }
 @media (max-width: 560px) { main { padding: 24px 14px 48px; } .facts, .facts tbody, .facts tr, .facts th, .facts td {
   display: block; width: auto; } .facts td { border-top: 0; padding-top: 0; } .card { padding: 14px; } }

@@ -88,7 +88,7 @@ def _section(title: str, one: TaskTable, comparison: Comparison, runs: Mapping[P
     scores = {row.name: row.scores for row in sorted(one.variants, key=lambda row: colors[row.name])}
     cards.append(card(histogram(scores, f"Distribution of the {score}", score, "one value per seed", unit="seeds")))
     if one.improvements:
-        cards.append(card(f"<b>Probability of improvement</b>{table(*improvement_columns(one))}"))
+        cards.append(card(f"<b>Probability of improvement</b>{table(*improvement_columns(one), 'cells words wrap')}"))
     videos = fitting_videos(_videos(one, comparison.curves, runs), MAX_VIDEO_BYTES * len(one.variants))[0]
     cards += [video_card(name, video) for name, video in videos.items()]
     return "".join([*parts, f'<div class="row">{"".join(cards)}</div>'])
@@ -102,7 +102,8 @@ def _curves(one: TaskTable, comparison: Comparison, colors: Mapping[str, int]) -
     for curve in comparison.curves:
         if curve.task == one.task:
             series.append(Series(curve.name, _thinned(curve), thin=True, color=colors[curve.name]))
-    note = "with 95 % intervals; thin: each seed"
+    banded = any(at.low is not None for row in one.variants for at in row.curve)
+    note = f"{'with 95 % intervals' if banded else 'means'}; thin: each seed"
     return line_chart(series, "Sample efficiency", "steps", comparison.metric, note=note, size=(990, 380))
 
 
