@@ -1,4 +1,4 @@
-"""Executes the runs of a study: starts what is left, starts again what was killed, and stops on a signal."""
+"""Executes the runs of a study: starts and watches them, resumes those that were killed, stops on a signal."""
 
 from __future__ import annotations
 

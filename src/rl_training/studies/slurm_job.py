@@ -1,4 +1,4 @@
-"""The program of one Slurm job: executes a run, saves on a signal, and requeues itself before the time limit."""
+"""The program of one Slurm job: executes a run, saves on a signal, requeues itself before the time limit."""
 
 from __future__ import annotations
 
