@@ -5,12 +5,13 @@ PYTHON ?= python3
 VENV   ?= .venv
 PEERS  ?= .venv-peers
 D3RLPY ?= .venv-d3rlpy
+TIANSHOU ?= .venv-tianshou
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench-cpu bench-dict bench-offline bench-pixels bench-gpu bench-disk repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
+.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-gpu bench-disk repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -62,17 +63,14 @@ goals: $(STAMP) ## success rates with and without hindsight relabelling (10 minu
 on-policy-learning: $(STAMP) ## the learning proofs of PPO, A2C and PQN (hours; a GPU for Atari), results in benchmarks/results
 	$(BIN)/python benchmarks/learn.py on-policy
 
-on-policy-speed: $(STAMP) $(PEERS)/.installed ## speed of PPO, taking turns with stable-baselines3 and plain torch (DEVICE=cuda on a GPU)
-	$(BIN)/python benchmarks/bench_on_policy.py --device $(or $(DEVICE),cpu) --peer-python $(PEERS)/bin/python
+on-policy-speed: $(STAMP) ## speed of PPO on a GPU: learning, and all on the device
+	$(BIN)/python benchmarks/bench_on_policy.py
 
-bench-cpu: $(STAMP) $(PEERS)/.installed ## training speed, taking turns with other libraries on the same cores
-	$(BIN)/python benchmarks/bench_cpu.py --peer-python $(PEERS)/bin/python --output benchmarks/results/cpu-speed.json
+bench: $(STAMP) $(PEERS)/.installed $(D3RLPY)/.installed $(TIANSHOU)/.installed ## speed on these cores, taking turns with other libraries: docs/speed.md (an hour; QUICK=1: 5 minutes); resumed where it was stopped
+	$(BIN)/python benchmarks/bench.py --peers $(PEERS)/bin/python --d3rlpy $(D3RLPY)/bin/python --tianshou $(TIANSHOU)/bin/python $(if $(QUICK),--quick --output benchmarks/results/speed-cpu-quick.json)
 
 bench-dict: $(STAMP) ## the cost of a Dict observation of one vector
 	$(BIN)/python benchmarks/dict_cost.py --output benchmarks/results/dict-cost.json
-
-bench-offline: $(STAMP) $(D3RLPY)/.installed ## updates of the offline algorithms, taking turns with d3rlpy
-	$(BIN)/python benchmarks/bench_cpu.py --peer-python $(D3RLPY)/bin/python --tasks iql-halfcheetah td3_bc-halfcheetah cql-halfcheetah --output benchmarks/results/offline-speed.json
 
 bench-pixels: $(STAMP) ## updates of DrQ and DrQ-v2, taking turns with the same written plainly (DEVICE=cuda on a GPU)
 	$(BIN)/python benchmarks/pixel_speed.py --device $(or $(DEVICE),cpu)
@@ -87,12 +85,18 @@ bench-disk: $(STAMP) ## memory of the replay and of a long run, cost of a checkp
 
 $(PEERS)/.installed: constraints.txt
 	@$(PYTHON) -m venv $(PEERS)
-	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt torch gymnasium mujoco imageio packaging stable-baselines3==2.9.2 sb3-contrib==2.9.2 sbx-rl==0.28.0 tianshou==2.0.1
+	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt torch gymnasium mujoco imageio packaging stable-baselines3==2.9.2 sb3-contrib==2.9.2 sbx-rl==0.28.0
 	@touch $@
 
 $(D3RLPY)/.installed: constraints.txt
 	@$(PYTHON) -m venv $(D3RLPY)
 	@$(D3RLPY)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt torch gymnasium mujoco imageio packaging d3rlpy==2.8.0
+	@touch $@
+
+$(TIANSHOU)/.installed: constraints.txt
+	@$(PYTHON) -m venv $(TIANSHOU)
+	@grep -v '^pandas' constraints.txt > $(TIANSHOU)/constraints.txt # it needs pandas 2
+	@$(TIANSHOU)/bin/python -m pip install -qq --disable-pip-version-check -c $(TIANSHOU)/constraints.txt torch gymnasium mujoco imageio packaging tianshou==2.0.1
 	@touch $@
 
 repeat-gpu: $(STAMP) ## five pairs of compiled runs on a GPU with fresh caches: equal weights
@@ -120,5 +124,5 @@ results-page: $(STAMP) ## benchmarks/results as one static page, build/results.h
 	$(BIN)/python benchmarks/results_page.py
 
 clean: ## remove .venv, caches and build products; runs/ stays
-	rm -rf $(VENV) $(PEERS) $(D3RLPY) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(D3RLPY) $(TIANSHOU) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

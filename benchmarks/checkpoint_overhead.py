@@ -11,8 +11,8 @@ import statistics
 import sys
 from pathlib import Path
 
-from bench_cpu import Side
 from provenance import write_result
+from turns import Side
 
 EVERY = 10_000
 NEVER = 1_000_000_000

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench_cpu import machine
 from bench_gpu import SHAPES
 from side_ppo_eager import PlainPPO, Settings
+from turns import machine
 
 from rl_training.algorithms.on_policy import OnPolicyLearner
 from rl_training.algorithms.registry import learner_class

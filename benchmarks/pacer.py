@@ -5,6 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
+
+
+def observations(space: Any, rows: int) -> Any:
+    """One random observation of a Box, or a batch of `rows`."""
+    import numpy as np  # not before rl_training, which chooses how it rounds
+
+    shape = space.shape if rows == 1 else (rows, *space.shape)
+    return np.random.default_rng(0).normal(size=shape).astype(space.dtype)
 
 
 class Pacer:

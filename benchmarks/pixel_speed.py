@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench_cpu import Peer, Task, compare, machine
 from provenance import write_result
 from side_learner import make_learner
+from turns import Peer, Task, compare, machine
 
 from rl_training.engine import drawing
 from rl_training.engine.compilation import compile_once

@@ -21,7 +21,7 @@ BENCHMARKS = ROOT / "benchmarks"
 RESULTS = sorted((BENCHMARKS / "results").glob("*.json"))
 # Programs whose result files are kept.
 WRITERS = (
-    *("learn", "bench_cpu", "bench_gpu", "memory", "checkpoint_cost", "checkpoint_overhead", "pixel_speed"),
+    *("learn", "bench", "bench_gpu", "memory", "checkpoint_cost", "checkpoint_overhead", "pixel_speed"),
     *("priority_cost", "peer_scores", "goals", "dict_cost", "bench_on_policy", "serve_load"),
     *("../scripts/kill_campaign", "../scripts/fuzz"),
 )

@@ -178,7 +178,7 @@ def _compiler() -> list[str]:
     """The C++ compiler that Inductor uses, and its version."""
     name = os.environ.get("CXX") or "g++"
     try:
-        done = subprocess.run([name, "--version"], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run([name, "-v"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.SubprocessError):
         return [name]
-    return [name, shutil.which(name) or "", done.stdout]
+    return [name, shutil.which(name) or "", done.stderr]

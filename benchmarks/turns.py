@@ -1,0 +1,108 @@
+"""Compares programs of this library and of others that take turns on the same cores."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rl_training.core.statistics import bootstrap_interval
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Peer:
+    library: str
+    algo: str
+    settings: list[str]
+    script: str = "side_sb3.py"
+    python: str | None = None  # its interpreter or the name of its environment; None: the usual one of peers
+
+
+@dataclass(frozen=True)
+class Task:
+    """The same work for both sides, as far as possible."""
+
+    algo: str
+    env_id: str
+    settings: list[str]
+    peers: list[Peer]
+    stretch: int = 400  # steps per turn
+    script: str = "side_ours.py"  # or side_learner.py: updates only
+    warm_up: int = 400  # steps before the first turn
+    rows: int = 1  # environments that one step of the program steps
+    unit: str = "environment steps"
+
+
+class Side:
+    """A process of one library that runs its turns on request."""
+
+    def __init__(self, python: str, script: str, arguments: list[str]) -> None:
+        path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH")]))
+        env = {**os.environ, "PYTHONPATH": path}
+        started = time.perf_counter()
+        self.process = subprocess.Popen(
+            [python, str(HERE / script), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+        )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdout.readline().strip() == "ready", f"{script} did not start"
+        self.ready_s = time.perf_counter() - started  # imports, compilation and the warm-up
+
+    def run(self) -> float:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def peak_mib(self) -> float:
+        """The most memory that the process has had, in MiB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def compare(
+    name: str, task: Task, peer_python: str, rounds: int, stretch: int | None = None
+) -> list[dict[str, object]]:
+    turns = [task.env_id, str(task.warm_up), str(stretch or task.stretch)]
+    sides = [Side(sys.executable, task.script, [task.algo, *turns, *task.settings])]
+    try:
+        for peer in task.peers:
+            arguments = [peer.library, peer.algo, *turns, *peer.settings]
+            sides.append(Side(peer.python or peer_python, peer.script, arguments))
+        rates = [[task.rows * side.run() for side in sides] for _ in range(rounds)]
+        peaks = [round(side.peak_mib()) for side in sides]
+    finally:
+        for side in sides:
+            side.stop()
+    results: list[dict[str, object]] = []
+    for number, peer in enumerate(task.peers, 1):
+        ratios = [row[0] / row[number] for row in rates]
+        results.append(
+            {
+                "task": name,
+                "peer": f"{peer.library} {peer.algo}",
+                "ours_steps_per_s": statistics.median(row[0] for row in rates),
+                "peer_steps_per_s": statistics.median(row[number] for row in rates),
+                "unit": task.unit,
+                "ready_s": [round(sides[0].ready_s, 1), round(sides[number].ready_s, 1)],  # ours, the peer's
+                "peak_mib": [peaks[0], peaks[number]],
+                "ratio_median": statistics.median(ratios),
+                "ratio_interval": [round(x, 3) for x in bootstrap_interval(ratios, statistics.median)],
+                "ratios": [round(ratio, 3) for ratio in ratios],
+            }
+        )
+    return results
+
+
+def machine() -> dict[str, object]:
+    return {"platform": platform.platform(), "cores": os.cpu_count()}

@@ -1,0 +1,101 @@
+"""The workloads of `bench.py`: the same work for this library and for its peers, as far as possible."""
+
+from __future__ import annotations
+
+import sys
+
+from turns import Peer, Task
+
+REPLAY = ["learning_starts=200", "batch_size=256"]  # the same names on both sides
+DISCRETE = ["learning_starts=200", "batch_size=64", "hidden_sizes=[64,64]", "train_frequency=1",
+            "gradient_updates_per_step=1", "buffer_capacity=100000"]  # fmt: skip
+PEER_DISCRETE = ["learning_starts=200", "batch_size=64", "train_freq=1", "gradient_steps=1", "buffer_size=100000"]
+MILLION, PEER_MILLION = "buffer_capacity=1000000", "buffer_size=1000000"
+WIDE, PEER_WIDE = "hidden_sizes=[256,256]", 'policy_kwargs={"net_arch":[256,256]}'
+CHEETAH, CARTPOLE = "HalfCheetah-v5", "CartPole-v1"
+PPO, PEER_PPO = ["rollout_steps=2048", "batch_size=64", "epochs=10"], ["n_steps=2048", "batch_size=64", "n_epochs=10"]
+
+# End to end, in environment steps: acting, stepping, storing and learning.
+TRAINING = {
+    "sac-halfcheetah": Task(
+        "sac", CHEETAH, [*REPLAY, WIDE, MILLION],
+        [Peer("stable_baselines3", "SAC", [*REPLAY, PEER_MILLION]), Peer("sbx", "SAC", [*REPLAY, PEER_MILLION])],
+    ),
+    "td3-halfcheetah": Task(
+        "td3", CHEETAH, [*REPLAY, WIDE, MILLION],
+        [Peer("stable_baselines3", "TD3", [*REPLAY, PEER_MILLION, PEER_WIDE]),
+         Peer("sbx", "TD3", [*REPLAY, PEER_MILLION, PEER_WIDE])],
+    ),
+    "tqc-halfcheetah": Task(
+        "tqc", CHEETAH,
+        [*REPLAY, WIDE, "critic_hidden_sizes=[256,256]", "num_critics=2", "num_quantiles=25",
+         "top_quantiles_to_drop_per_net=2"],
+        [Peer("sb3_contrib", "TQC", [*REPLAY, "top_quantiles_to_drop_per_net=2",
+                                     'policy_kwargs={"n_critics":2,"n_quantiles":25,"net_arch":[256,256]}'])],
+    ),
+    "dqn-cartpole": Task(
+        "dqn", CARTPOLE, DISCRETE, [Peer("stable_baselines3", "DQN", PEER_DISCRETE), Peer("sbx", "DQN", PEER_DISCRETE)],
+    ),
+    "qr_dqn-cartpole": Task(
+        "qr_dqn", CARTPOLE, [*DISCRETE, "num_quantiles=200", "max_grad_norm=null"],
+        [Peer("sb3_contrib", "QRDQN", [*PEER_DISCRETE, 'policy_kwargs={"n_quantiles":200,"net_arch":[64,64]}'])],
+    ),
+    "redq-hopper": Task(
+        "redq", "Hopper-v5",
+        [*REPLAY, WIDE, "num_critics=10", "subset_size=2", "gradient_updates_per_step=20"],
+        [Peer("tianshou", "REDQ", [*REPLAY, "ensemble_size=10", "subset_size=2", "updates_per_step=20"],
+              "side_tianshou.py", "tianshou")],
+        stretch=20, warm_up=230,  # of 20 updates each
+    ),
+    **{
+        f"ppo-{env_id.partition('-')[0].lower()}-{envs}": Task(
+            "ppo", env_id, [*PPO, f"num_envs={envs}"],
+            # One thread, as our side chooses for networks of this size.
+            [Peer("stable_baselines3", "PPO", [*PEER_PPO, f"num_envs={envs}", "threads=1"]),
+             Peer("plain", "PPO", [*PPO, f"num_envs={envs}", "threads=1"], "side_ppo_eager.py", sys.executable)],
+            stretch=2048, warm_up=2 * 2048, rows=envs,  # turns of one rollout with its learning
+        )
+        for env_id, envs in ((CARTPOLE, 8), (CHEETAH, 1), (CHEETAH, 8))
+    },
+    "a2c-cartpole": Task(
+        "a2c", CARTPOLE, ["num_envs=8"], [Peer("stable_baselines3", "A2C", ["num_envs=8", "threads=1"])],
+        stretch=500, warm_up=500, rows=8,
+    ),
+}  # fmt: skip
+
+# Updates alone, on random data.
+NETWORKS = ["batch_size=256", WIDE]
+UPDATES = {
+    f"{algo}-updates": Task(
+        algo, CHEETAH, [*NETWORKS, *settings],
+        [Peer("d3rlpy", peer, [*NETWORKS, *settings], "side_d3rlpy.py", "d3rlpy")],
+        stretch=stretch, script="side_learner.py", warm_up=100, unit="updates",
+    )
+    for algo, peer, settings, stretch in (
+        ("iql", "IQL", [], 400), ("td3_bc", "TD3PlusBC", [], 400), ("cql", "CQL", ["num_cql_samples=10"], 60),
+    )
+}  # fmt: skip
+
+# One call after the other in one process: `predict` of 1 and 1,024 observations, a batch from a full replay.
+CALLS = {
+    **{
+        f"predict-{algo}-{rows}": Task(
+            algo, env_id, [f"rows={rows}", *settings],
+            [Peer("stable_baselines3", algo.upper(), [f"rows={rows}", *peer_settings], "side_sb3_calls.py")],
+            stretch=2000 if rows == 1 else 50, script="side_calls.py", warm_up=100, unit="calls",
+        )
+        for algo, env_id, settings, peer_settings in (
+            ("sac", CHEETAH, [WIDE], []), ("td3", CHEETAH, [WIDE], [PEER_WIDE]),
+            ("dqn", CARTPOLE, ["hidden_sizes=[64,64]"], []), ("ppo", CHEETAH, [], []),
+        )
+        for rows in (1, 1024)
+    },
+    "replay-sampling": Task(
+        "sac", CHEETAH, ["batch=256"], [Peer("stable_baselines3", "SAC", ["batch=256"], "side_sb3_calls.py")],
+        stretch=2000, script="side_calls.py", warm_up=100, unit="calls",
+    ),
+}  # fmt: skip
+
+GROUPS = {"training": TRAINING, "updates": UPDATES, "calls": CALLS}
+# One of each group, the cheapest, for a first look.
+QUICK = ("dqn-cartpole", "iql-updates", "predict-sac-1", "predict-dqn-1", "predict-sac-1024", "replay-sampling")
