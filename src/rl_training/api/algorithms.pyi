@@ -1922,6 +1922,8 @@ class CrossQ(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of crossq. Defaults: sb3-contrib crossq.py and the authors' train.py, whose critics are
     twice as wide (2,048):
@@ -1951,6 +1953,8 @@ class CrossQ(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
         critic_hidden_sizes (Sequence[int] | None, default (1024, 1024)): of the critics; null:
@@ -1990,6 +1994,7 @@ class CrossQ(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 256,
         hidden_sizes: Sequence[int] = (256, 256),
         learning_rate: float = 0.001,
@@ -2010,6 +2015,7 @@ class CrossQ(ManagedAlgorithm):
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
         critic_hidden_sizes: Sequence[int] | None = (1024, 1024),
         policy_delay: int = 3,
@@ -2059,6 +2065,8 @@ class FlashSAC(ManagedAlgorithm):
         info_metrics (Sequence[str], default ("is_success",)): numbers in the info of an episode's last
             step that become metrics; is_success becomes success_rate (a name that is not one of the
             library's)
+        schedule_steps (int | None, default None): steps over which all schedules run, at least the
+            run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
     Settings of flashsac. Defaults: the authors' configs for simulators on a CPU (Holiday-
     Robot/FlashSAC):
@@ -2090,6 +2098,8 @@ class FlashSAC(ManagedAlgorithm):
         target_entropy (float | Literal["auto"], default "auto"): of a tuned one; auto: minus the action
             dimensions
         num_critics (int, default 2): critics; the smallest value counts (>= 1)
+        precision (str, default "float32"): of matrix products and convolutions (one of float32,
+            bfloat16)
         her (Mapping[str, Any] | None, default None): relabel goals in hindsight (Andrychowicz et al.
             2017); null: never
         critic_hidden_sizes (Sequence[int] | None, default (256, 256)): of the critics; null:
@@ -2138,6 +2148,7 @@ class FlashSAC(ManagedAlgorithm):
         run_name: str | None = None,
         writers: Mapping[str, Any] | Sequence[str] = (),
         info_metrics: Sequence[str] = ("is_success",),
+        schedule_steps: int | None = None,
         batch_size: int = 512,
         hidden_sizes: Sequence[int] = (128, 128),
         learning_rate: float = 0.0003,
@@ -2159,6 +2170,7 @@ class FlashSAC(ManagedAlgorithm):
         initial_alpha: float = 0.01,
         target_entropy: float | Literal["auto"] = "auto",
         num_critics: int = 2,
+        precision: str = "float32",
         her: Mapping[str, Any] | None = None,
         critic_hidden_sizes: Sequence[int] | None = (256, 256),
         target_std: float = 0.15,

@@ -46,7 +46,8 @@ def run_sweep(args: Args) -> int:
         print(json.dumps({**sweep.answer(plan, outcome), "report": report}, default=str))
     else:
         sweep.finish_study(plan.folder.path)
-        print(f"report {report}" if report else "no report")
+        if report is not None:
+            print(f"report {report}")
     for line in sweep.failure_lines(plan, outcome):
         print(f"error: {line}", file=sys.stderr)
     return 1 if outcome.failed else 0

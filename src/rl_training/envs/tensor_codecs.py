@@ -19,7 +19,7 @@ from torch import Tensor
 from rl_training.core.specs import IMAGES, MASK, VECTOR
 from rl_training.envs.spaces import ActionCodec, ObservationCodec
 from rl_training.envs.spaces.leaves import Leaf, OneHot, Picture
-from rl_training.envs.spaces.observations import tree
+from rl_training.envs.spaces.trees import tree
 
 OBSERVATION, ACTION_MASK = "obs", "action_mask"  # names of inputs; an entry of a Dict or Tuple is `obs.<its name>`
 NUMBER_LIMIT = 1e3  # wider bounds than this are no hint at the size of observations

@@ -88,7 +88,9 @@ class UnitLinear(StackedLinear):
         self.bias = nn.Parameter(torch.zeros(members, 1, n_out)) if has_bias else None  # type: ignore[assignment]
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.matmul(x, self.weight) if self.bias is None else super().forward(x)
+        if self.bias is not None:
+            return super().forward(x)
+        return torch.matmul(x.to(self.dtype), self.weight.to(self.dtype)).float()
 
     def projected(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
         length = square_root(own["weight"].square().sum(-2, keepdim=True)).clamp_min(NORM_EPS)

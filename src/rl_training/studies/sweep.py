@@ -119,8 +119,8 @@ def write_study_report(study_dir: str | Path) -> Path | None:
     try:
         problems = write_page(runs, output)
     except (OSError, UserError) as error:
-        problems = [f"no report of {folder.path}: {error}"]
-        output = None
+        print(f"no report of {folder.path}: {error}", file=sys.stderr)
+        return None
     for problem in problems:
         print(problem, file=sys.stderr)
     return output

@@ -24,7 +24,7 @@ from rl_training.deploy.export.contract import describe_policy
 from rl_training.deploy.export.policy import Policy
 from rl_training.deploy.server.bodies import JSON, BadRequest, read_request, write_answer
 from rl_training.deploy.server.page import page
-from rl_training.envs.spaces.observations import tree
+from rl_training.envs.spaces.trees import tree
 from rl_training.run.agent import Agent
 
 MAX_CONNECTIONS = 512  # beyond them, connections wait to be accepted
