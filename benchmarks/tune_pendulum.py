@@ -15,12 +15,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from provenance import ROOT, write_result
 
-from rl_training.core.statistics import summarize
+from rl_training.core.statistics import improvement_interval, probability_of_improvement, summarize
 
 STUDY = ROOT / "examples" / "studies" / "ppo_pendulum_tune.yaml"
 SEEDS = "100-115"
@@ -43,19 +42,6 @@ def returns(cwd: Path, *words: str) -> list[float]:
     return [float(one) for one in answer["metrics"]["eval_return_means"]]
 
 
-def improvement(ours: Any, theirs: Any) -> float:
-    """The probability that a seed of `ours` has a larger return than a seed of `theirs`; a tie counts half."""
-    a, b = np.asarray(ours)[:, None], np.asarray(theirs)[None, :]
-    return float(((a > b) + 0.5 * (a == b)).mean())
-
-
-def interval(ours: list[float], theirs: list[float], resamples: int = 2000) -> tuple[float, float]:
-    rng = np.random.default_rng(0)
-    found = [improvement(rng.choice(ours, len(ours)), rng.choice(theirs, len(theirs))) for _ in range(resamples)]
-    low, high = np.quantile(found, [0.025, 0.975])
-    return float(low), float(high)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "tune-ppo-pendulum.json")
@@ -72,14 +58,15 @@ def main() -> int:
         tuned = returns(folder, "--config", "best.yaml", "--run-name", "tuned")
         packaged = returns(folder, "ppo", "Pendulum-v1", "--run-name", "packaged")
         best = (folder / "best.yaml").read_text()
-    low, high = interval(tuned, packaged)
+    scores = [np.asarray(tuned)], [np.asarray(packaged)]
+    low, high = improvement_interval(*scores)
     result = {
         "steps": STEPS,
         "trials": len(found["trials"]),
         "pruned": sum(one["state"] == "pruned" for one in found["trials"]),
         "tuning_s": round(tuned_s),
         "seeds": SEEDS,
-        "probability_of_improvement": improvement(tuned, packaged),
+        "probability_of_improvement": float(probability_of_improvement(*scores)),
         "interval_95": [low, high],
         "verdict": "better" if low > 0.5 else "worse" if high < 0.5 else "no difference shown",
         "tuned": {**summarize(tuned), "returns": tuned},
