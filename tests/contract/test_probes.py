@@ -61,7 +61,8 @@ def test_values_of_episodes_that_end(
 
 @every_algorithm
 def test_the_greedy_policy_picks_the_right_action(algo: str, tmp_path: Path) -> None:
-    learner = train_on(RewardIsChoice, algo, tmp_path)
+    steps = 1500 if algo == "crossq" else 600  # its policy learns at every third update, in small steps
+    learner = train_on(RewardIsChoice, algo, tmp_path, steps)
     right = {1.0: 1.0, -1.0: 0.0} if ("discrete" in learner.actions) else {1.0: 0.5, -1.0: -0.5}
     for state, action in right.items():
         assert greedy_action(learner, state) == pytest.approx(action, abs=0.2)
