@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from study_campaign import MAX_SECONDS, ROOT, StudyCampaign, children, kill, write_result
+from study_campaign import MAX_SECONDS, ROOT, StudyCampaign, children, kill, reached, write_result
 
 STUDY: dict[str, Any] = {
     "name": "campaign",
@@ -107,7 +107,10 @@ def main() -> int:
         seconds, code = campaign.disturbed()
         differences = campaign.differences()
         unequal = {name: found for name, found in differences.items() if found}
+        done = f"{len(campaign.kills)} workers and {int(campaign.node_kill is not None)} node killed"
         result = {
+            "what": f"a study of {len(differences)} runs on a Ray cluster of two nodes on one machine, {done}",
+            "reached": reached(unequal),
             "runs": len(differences),
             "exit_code": code,
             "worker_kills": len(campaign.kills),

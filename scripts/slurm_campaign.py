@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from study_campaign import MAX_SECONDS, ROOT, StudyCampaign, children, kill, write_result
+from study_campaign import MAX_SECONDS, ROOT, StudyCampaign, children, kill, reached, write_result
 
 CONF = """ClusterName=t
 SlurmctldHost={host}
@@ -154,7 +154,10 @@ def main() -> int:
             seconds = time.monotonic() - started
         differences = campaign.differences()
     unequal = {name: found for name, found in differences.items() if found}
+    done = f"its jobs requeued {len(campaign.requeues)} times and its runs killed {campaign.kills} times"
     result = {
+        "what": f"a study of {len(differences)} runs in a real Slurm on one machine, {done}",
+        "reached": reached(unequal),
         "runs": len(differences),
         "exit_code": code,
         "requeues": campaign.requeues,

@@ -27,6 +27,11 @@ __all__ = ["MAX_SECONDS", "ROOT", "StudyCampaign", "children", "kill", "write_re
 MAX_SECONDS = 1500
 
 
+def reached(unequal: dict[str, Any]) -> str:
+    """The outcome in words."""
+    return "every run equal to the undisturbed study's" if not unequal else f"unequal: {', '.join(unequal)}"
+
+
 class StudyCampaign:
     """A study in a folder, run once without disturbance and once with."""
 

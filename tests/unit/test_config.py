@@ -169,6 +169,7 @@ def test_config_defaults_and_positional_order() -> None:
     expected |= {"workers": None}
     expected |= {"video": True, "report": True, "tensorboard": False, "started_from": None}
     expected |= {"eval_episode_limit": 10_000, "run_name": None, "writers": {}, "info_metrics": ["is_success"]}
+    expected |= {"schedule_steps": None}
     assert config.to_dict() == expected
     assert list(config.to_dict()) == list(expected)
     assert config.output_dir == Path("out")

@@ -13,7 +13,15 @@ from rl_training.cli.errors import in_flags
 from rl_training.cli.main import build_parser
 
 SOURCE = Path(rl_training.__file__).parent
-OF_THE_COMMAND_LINE = {("config/overrides.py", "--set")}  # which reads that flag and nothing else
+OF_THE_COMMAND_LINE = {
+    ("config/overrides.py", "--set"),  # which reads that flag and nothing else
+    # Commands that are started, or shown to be repeated; and a variable of a style sheet.
+    *(("studies/estimate.py", flag) for flag in ("--config", "--quiet")),
+    *(("studies/process.py", flag) for flag in ("--config", "--quiet")),
+    *(("studies/slurm_launcher.py", flag) for flag in ("--format", "--jobs")),
+    ("report/page.py", "--config"),
+    ("report/style.py", "--page"),
+}
 
 
 def flags_of(parser: argparse.ArgumentParser) -> set[str]:
@@ -57,6 +65,8 @@ def test_every_parameter_in_a_message_has_a_flag_or_is_known_to_have_none() -> N
     commands = (
         build_parser().command_parser(argparse.Namespace(command="resume")),
         build_parser().command_parser(argparse.Namespace(command="train")),
+        build_parser().command_parser(argparse.Namespace(command="compare")),
+        build_parser().command_parser(argparse.Namespace(command="tune")),
     )
     dests = {action.dest for command in commands for action in command._actions}
     named = {

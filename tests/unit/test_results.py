@@ -105,7 +105,7 @@ def test_what_a_proof_is_judged_by(benchmark_module: Any, tmp_path: Path) -> Non
 def test_on_policy_benchmark_runs_dry_on_a_cpu(
     benchmark_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["--quick", "--rounds", "2", "--output", str(tmp_path / "a.json")]
+    words = ["--device", "cpu", "--quick", "--rounds", "2", "--output", str(tmp_path / "a.json")]
     monkeypatch.setattr(sys, "argv", [str(BENCHMARKS / "bench_on_policy.py"), *words])
     benchmark_module("bench_on_policy").main()
     result = json.loads((tmp_path / "a.json").read_text())

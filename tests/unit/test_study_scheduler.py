@@ -80,7 +80,7 @@ def test_a_sweep_runs_every_part_once(capsys: pytest.CaptureFixture[str]) -> Non
     assert sorted(outcome.finished) == sorted(run.name for run in plan.runs) and not outcome.failed
     assert Counter(words[0] for words in starts(plan)) == {"train": 3}
     assert {words[2] for words in starts(plan)} == {"1"}, "the cores of each run"
-    assert "2 at a time, limited by --jobs" in capsys.readouterr().err
+    assert "2 at a time, limited by jobs" in capsys.readouterr().err
     again = run_sweep(plan, JOBS, show_progress=False)
     assert not again.finished and not again.failed and len(starts(plan)) == 3, "finished runs are not run again"
     runs = finish_study(plan.folder.path)

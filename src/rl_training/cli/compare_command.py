@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rl_training.cli.arguments import Args, add_command, whole_number
+from rl_training.cli.errors import in_flags
 from rl_training.core.checks import UserError
 
 if TYPE_CHECKING:
     from rl_training.studies.compare import Comparison
+
+
+FLAGS = {"across": "--across", "up_to": "--up-to", "env": "--env"}  # of the parameters that notes name
 
 
 def add_compare(subparsers: Any) -> None:
@@ -57,9 +61,9 @@ def run_compare(args: Args) -> int:
     for line in _written(args, found):
         print(line, file=sys.stderr)
     for note in found.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(f"note: {in_flags(note, FLAGS)}", file=sys.stderr)
     for problem in found.problems:
-        print(f"left out: {problem}", file=sys.stderr)
+        print(f"left out: {in_flags(problem, FLAGS)}", file=sys.stderr)
     return 1 if found.problems else 0
 
 

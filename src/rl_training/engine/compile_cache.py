@@ -18,7 +18,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -131,10 +130,11 @@ def _discard_unfinished(folder: Path) -> None:
 @contextmanager
 def _marked(folder: Path) -> Iterator[None]:
     """Mark the folder as unfinished until the block has succeeded and its files are on disk."""
-    marker, start = folder / f"{MARKER}{uuid.uuid4().hex}", time.time() - 1
+    marker = folder / f"{MARKER}{uuid.uuid4().hex}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been removed since
     with marker.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        start = marker.stat().st_mtime  # the file system's clock, as that of the files which follow
         yield
         for path in folder.rglob("*"):
             with suppress(OSError):  # another process may remove what it replaces

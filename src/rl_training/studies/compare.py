@@ -71,7 +71,8 @@ def compare(
     tables = [_task_table(task, by_task[task], score, found[task], notes) for task in sorted(by_task)]
     whole = _across(by_task, score, found, notes) if across else None
     if len(tables) > 1 and not across:
-        notes.append(f"{len(tables)} tasks have a table each; --across compares over all of them, on normalised scores")
+        rest = "across=True compares over all of them, on normalised scores"
+        notes.append(f"{len(tables)} tasks have a table each; {rest}")
     return Comparison(metric, score, tuple(tables), whole, tuple(collection.problems), tuple(notes), tuple(curves))
 
 
@@ -135,7 +136,7 @@ def _task_table(
     budgets = sorted({row.steps for row in rows})
     if len(budgets) > 1:
         several = f"from {budgets[0]:,} to {budgets[-1]:,}"
-        notes.append(f"{task}: the curves end at different steps, {several}; --up-to STEP compares them at one")
+        notes.append(f"{task}: the curves end at different steps, {several}; up_to=... compares them at one")
     rows.sort(key=lambda row: -getattr(row, score).value)
     by_name = {row.name: [np.array(row.scores)] for row in rows}
     return _finished(task, rows, by_name, bounds)
@@ -202,7 +203,7 @@ def _across(
         one = missing[0]
         raise UserError(
             f"tasks are only comparable on normalised scores, and no bounds are known for {', '.join(missing)}; "
-            f"give them, e.g. --bounds {one}=0:500"
+            f"give them with bounds=..., e.g. {one}=0:500"
         )
     names = dict.fromkeys(name for variants in by_task.values() for name in variants)
     everywhere = [name for name in names if all(name in variants for variants in by_task.values())]

@@ -114,7 +114,7 @@ def _curves(path: Path, task: str | None, points: Any, metric: str) -> list[Curv
     origin = origin_of(path)
     task = task or origin.task
     if task is None:
-        raise UserError(f"{path}: does not name its environment; give it as --env ENV")
+        raise UserError(f"{path}: does not name its environment; give it with env=...")
     seed = -1 if origin.seed is None else origin.seed  # counted up by `collect`
     curve = make_curve(origin.name, task, seed, points, metric=metric, source=str(path))
     if curve is None:

@@ -67,5 +67,5 @@ def local_slots(
     reason = min(limits, key=lambda name: limits[name])
     count = max(limits[reason], 1)
     if jobs is not None:
-        count, reason = jobs, "--jobs"
+        count, reason = jobs, "jobs"
     return Slots(count, resources.cpus, share if gpus else 0.0, gpus, memory, reason)
