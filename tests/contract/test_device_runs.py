@@ -85,6 +85,7 @@ def load_tensors(path: Path) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in load_file(path).items()}
 
 
+@pytest.mark.sweep
 def test_it_learns_and_is_evaluated_on_its_twin(tmp_path: Path) -> None:
     settings = {"gradient_updates_per_step": 8, "hidden_sizes": [256, 256]}
     result = train(config("dqn", tmp_path, total_timesteps=20_000, settings=settings), show_progress=False)

@@ -32,8 +32,12 @@ def drive(what: str, **mode: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "mode",
-    [{"RL_TRAINING_NUMERICS": "portable"}, {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default"}],
-    ids=["portable", "without vectors"],
+    [
+        pytest.param({"RL_TRAINING_NUMERICS": "portable"}, id="portable"),
+        pytest.param(
+            {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default"}, id="without vectors", marks=pytest.mark.sweep
+        ),
+    ],
 )
 def test_seeds_among_many_are_the_seeds_alone_in_every_mode(mode: dict[str, str]) -> None:
     found = drive("seeds", **mode)

@@ -121,6 +121,7 @@ def test_stacked_seeds_have_the_bits_of_each_alone(kind: str, rows: int, length:
     assert_same_for_stacked_seeds(function, params, x[:, :, 0], state, starts[:, :, 0])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("kind", KINDS)
 def test_compiled_without_graph_breaks(kind: str) -> None:
     made, x, state, starts = example(kind, length=3)

@@ -32,7 +32,8 @@ def test_a_dense_layer_rounds_its_inputs_and_weights_but_not_its_bias() -> None:
 
 
 @pytest.mark.parametrize(
-    "algo", ["sac", "drq", *(pytest.param(name, marks=pytest.mark.sweep) for name in ("tqc", "redq", "cql", "drqv2"))]
+    "algo",
+    ["sac", *(pytest.param(name, marks=pytest.mark.sweep) for name in ("drq", "tqc", "redq", "cql", "drqv2"))],
 )
 def test_updates_are_near_those_of_float32_and_its_state_is_float32(algo: str) -> None:
     rough, exact = (train(learner(algo, {}, precision=one), 2) for one in ("bfloat16", "float32"))

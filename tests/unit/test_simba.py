@@ -88,7 +88,7 @@ def test_seeds_together_are_each_alone(algo: str) -> None:
     assert not any(torch.equal(before[name], one) for name, one in state(together).items() if "blocks.0.up" in name)
 
 
-@pytest.mark.parametrize("algo", ["sac", *(pytest.param(name, marks=pytest.mark.sweep) for name in ALGORITHMS[1:])])
+@pytest.mark.parametrize("algo", [pytest.param(name, marks=pytest.mark.sweep) for name in ALGORITHMS])
 def test_compiled_is_eager(algo: str) -> None:
     eager, compiled = (state(train(learner(algo, SMALL, (5, 0), compiled=one), 2)) for one in (False, True))
     for name, tensor in compiled.items():
