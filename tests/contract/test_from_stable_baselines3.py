@@ -100,6 +100,7 @@ class Checks:
         assert len(set(returns)) == 20
         saved = type(agent).load("seed3.safetensors")
         obs = np.zeros(3)
+        torch.set_num_threads(1)  # several divide the matrices of one seed otherwise than those of many
         assert saved.predict(obs) == agent.predict(obs, seed_index=3) != agent.predict(obs, seed_index=2)
 
     def of_7(self, agent: Any, **_: Any) -> None:

@@ -247,7 +247,7 @@ def test_a_signal_stops_the_program_cleanly(number: signal.Signals, plain_agent:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"), [(["--port", "99999"], "port must be"), (["--max-batch", "0"], "max-batch")]
+    ("words", "message"), [(["--port", "99999"], "port must be"), (["--max-batch", "0"], "max_batch")]
 )
 @pytest.mark.sweep
 def test_invalid_commands(words: list[str], message: str, plain_agent: Any, tmp_path: Path) -> None:

@@ -121,7 +121,8 @@ class Poison(Callback):
         if session.step == self.step:
             for params in session.learner.engine.groups().values():
                 for tensor in params.values():
-                    tensor[self.seed_index].fill_(float("nan"))
+                    if tensor.is_floating_point():  # not a counter
+                        tensor[self.seed_index].fill_(float("nan"))
 
 
 def update_after(step: int, algo: str) -> int:

@@ -91,6 +91,7 @@ def test_where_the_same_bits_are_promised(changes, elsewhere, monkeypatch) -> No
     assert eager.same_bits_on == elsewhere
     assert replace(eager, compiled=True).same_bits_on is None, "Inductor compiles for the processor it runs on"
     assert replace(eager, threads=2).same_bits_on is None
+    assert replace(eager, threads=2).promises["seeds"] == "the seed alone within rounding"
     assert (eager.promises["seeds"] == "the bits of the seed alone") == (found["mkl"] != "off")
     on_gpu = ExecutionPlan("cuda", True, 1, numerics={**found, "gpu": "H200"})
     assert on_gpu.same_bits_on == (f"H200 with {elsewhere}" if elsewhere else None)

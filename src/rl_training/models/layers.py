@@ -195,6 +195,7 @@ class Dropout(nn.Module):
         return torch.where(self.uniforms < self.probability, 0.0, x / (1 - self.probability))
 
 
+SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772  # Klambauer et al. 2017
 # Activations whose kernels on a CPU round by the position of a number in the array, so that stacked seeds would
 # differ: the same functions by others that do not.
 EXACT_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -204,6 +205,7 @@ EXACT_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "Mish": lambda x: x * (-F.logsigmoid(-x)).tanh(),
     "ELU": lambda x: torch.where(x > 0, x, x.clamp(max=0).exp() - 1),
     "CELU": lambda x: torch.where(x > 0, x, x.clamp(max=0).exp() - 1),
+    "SELU": lambda x: SELU_SCALE * torch.where(x > 0, x, SELU_ALPHA * (x.clamp(max=0).exp() - 1)),
 }
 
 
