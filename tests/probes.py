@@ -55,10 +55,12 @@ SETTINGS: dict[str, Any] = {
 OWN_SETTINGS = {
     "a2c": {"rollout_steps": 8},  # one update each
     "droq": {"gradient_updates_per_step": 4},  # with layer norm, values of actions that are rarely taken come later
-    # Running statistics, by which values are judged, must follow within 500 updates; without any entropy the actions
-    # of a batch become equal, and batch statistics say nothing about others.
-    "crossq": {"batch_norm_momentum": 0.1, "learning_rate": 3e-3, "alpha": 0.02},
-    "flashsac": {"batch_norm_momentum": 0.1, "policy_delay": 1},
+    # Running statistics, by which values are judged, must follow within 500 updates: they do where the networks come to
+    # rest. Without any entropy the actions of a batch become equal, and batch statistics say nothing about others.
+    "crossq": {"batch_norm_momentum": 0.1, "alpha": 0.02, "batch_size": 128, "learning_rate_schedule": "linear"},
+    # Weights of length 1 learn slowly.
+    "flashsac": {"batch_norm_momentum": 0.1, "policy_delay": 1, "gradient_updates_per_step": 2,
+                 "learning_rate_schedule": "constant"},
     # RAdam's steps are small for hundreds of updates.
     "pqn": {"optimizer": "Adam", "epochs": 12, "learning_rate_schedule": "constant"},
 }
