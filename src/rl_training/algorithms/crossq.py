@@ -11,16 +11,16 @@ from torch import nn
 from rl_training.algorithms.base import Adam, Batch, LossResult, Noise, Phase
 from rl_training.algorithms.loss_functions import crossq_loss as crossq_loss
 from rl_training.algorithms.losses import joined_pass, td_target
-from rl_training.algorithms.sac import SAC, SACNetworks, SACSettings
+from rl_training.algorithms.sac import SAC, SACNetworks, SizedCriticSettings
 from rl_training.config.fields import at_least, left_open_interval, setting
-from rl_training.config.network import OptimizerSettings, check_sizes
+from rl_training.config.network import OptimizerSettings
 from rl_training.core.specs import EnvSpec
 from rl_training.models.features import network_input
 from rl_training.models.mlp_crossq import MLPCrossQModel
 
 
 @dataclass(frozen=True)
-class CrossQSettings(SACSettings):
+class CrossQSettings(SizedCriticSettings):
     NETWORK_KINDS: ClassVar[tuple[str, ...]] = ("mlp",)
     # Defaults: sb3-contrib crossq.py and the authors' train.py, whose critics are twice as wide (2,048).
     batch_size: int = setting(256, at_least(2))  # batch statistics need two rows
@@ -32,14 +32,6 @@ class CrossQSettings(SACSettings):
     batch_norm_momentum: float = setting(0.01, left_open_interval(0, 1))  # share of a batch in the running statistics
     renorm_warmup: int = setting(100_000, at_least(0))  # a network's updates with plain batch normalisation
     tau: ClassVar[float] = 1.0  # type: ignore[misc]  # no setting: there are no target networks
-
-    @property
-    def critic_sizes(self) -> tuple[int, ...]:
-        return self.hidden_sizes if self.critic_hidden_sizes is None else self.critic_hidden_sizes
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes("critic_hidden_sizes", self.critic_hidden_sizes or ())
 
 
 class CrossQ(SAC):

@@ -22,9 +22,8 @@ from rl_training.algorithms.losses import (
     soft_policy_term,
     td_target,
 )
-from rl_training.algorithms.sac import SAC, SACNetworks, SACSettings
+from rl_training.algorithms.sac import SAC, SACNetworks, SizedCriticSettings
 from rl_training.config.fields import above, at_least, left_open_interval, setting
-from rl_training.config.network import check_sizes
 from rl_training.config.settings import MAX_OUTPUTS
 from rl_training.core.specs import EnvSpec
 from rl_training.models.features import network_input
@@ -32,7 +31,7 @@ from rl_training.models.mlp_flashsac import MLPFlashSACModel, check_blocks
 
 
 @dataclass(frozen=True)
-class FlashSACSettings(SACSettings):
+class FlashSACSettings(SizedCriticSettings):
     NETWORK_KINDS: ClassVar[tuple[str, ...]] = ("mlp",)
     # Defaults: the authors' configs for simulators on a CPU (Holiday-Robot/FlashSAC).
     batch_size: int = setting(512, at_least(2))  # batch statistics need two rows
@@ -52,13 +51,8 @@ class FlashSACSettings(SACSettings):
     noise_exponent: float = setting(2.0, above(0))  # n steps have a probability in proportion to 1 / n to this power
     batch_norm_momentum: float = setting(0.01, left_open_interval(0, 1))  # share of a batch in the running statistics
 
-    @property
-    def critic_sizes(self) -> tuple[int, ...]:
-        return self.hidden_sizes if self.critic_hidden_sizes is None else self.critic_hidden_sizes
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_sizes("critic_hidden_sizes", self.critic_hidden_sizes or ())
         check_blocks("hidden_sizes", self.hidden_sizes)
         check_blocks("critic_hidden_sizes", self.critic_sizes)
 

@@ -26,6 +26,7 @@ from rl_training.algorithms.definition import ANY_OBSERVATION
 from rl_training.algorithms.loss_functions import sac_loss as sac_loss
 from rl_training.algorithms.losses import ensemble_squared_error, soft_policy_term, td_target
 from rl_training.config.fields import at_least, closed_interval, one_of, setting
+from rl_training.config.network import check_sizes
 from rl_training.config.settings import PRECISIONS, HindsightSettings
 from rl_training.core.specs import EnvSpec, Kind
 from rl_training.models.features import network_input
@@ -46,6 +47,21 @@ class SACSettings(ReplaySettings):
     num_critics: int = setting(2, at_least(1))  # critics; the smallest value counts
     precision: str = setting("float32", one_of(*PRECISIONS))  # of matrix products and convolutions
     her: HindsightSettings | None = None  # relabel goals in hindsight (Andrychowicz et al. 2017); null: never
+
+
+@dataclass(frozen=True)
+class SizedCriticSettings(SACSettings):
+    """The settings of SAC's variants whose critics have sizes of their own."""
+
+    critic_hidden_sizes: tuple[int, ...] | None = setting(None)  # of the critics; null: `hidden_sizes`
+
+    @property
+    def critic_sizes(self) -> tuple[int, ...]:
+        return self.hidden_sizes if self.critic_hidden_sizes is None else self.critic_hidden_sizes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes("critic_hidden_sizes", self.critic_hidden_sizes or ())
 
 
 class SACNetworks(Networks):

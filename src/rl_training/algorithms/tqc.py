@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import Noise
 from rl_training.algorithms.loss_functions import tqc_loss as tqc_loss
 from rl_training.algorithms.losses import ensemble_quantile_huber
-from rl_training.algorithms.sac import SAC, Critics, SACSettings
+from rl_training.algorithms.sac import SAC, Critics, SizedCriticSettings
 from rl_training.config.fields import above, at_least, setting
-from rl_training.config.network import check_sizes
 from rl_training.core.checks import require
 from rl_training.core.specs import EnvSpec
 from rl_training.models.features import network_input
@@ -21,7 +20,7 @@ from rl_training.models.mlp_tqc import MLPTQCModel
 
 
 @dataclass(frozen=True)
-class TQCSettings(SACSettings):
+class TQCSettings(SizedCriticSettings):
     # Defaults: the authors' code (tqc_pytorch main.py, structures.py). It trains from the first full batch on, and acts
     # with the untrained policy until then, where we act at random.
     learning_starts: int = setting(256, at_least(0))
@@ -32,13 +31,8 @@ class TQCSettings(SACSettings):
     top_quantiles_to_drop_per_net: int = setting(2, at_least(0))  # largest quantiles left out of the target, per critic
     kappa: float = setting(1.0, above(0))  # errors above it count linearly (Huber)
 
-    @property
-    def critic_sizes(self) -> tuple[int, ...]:
-        return self.hidden_sizes if self.critic_hidden_sizes is None else self.critic_hidden_sizes
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_sizes("critic_hidden_sizes", self.critic_hidden_sizes or ())
         _check_dropped(self.top_quantiles_to_drop_per_net, self.num_quantiles)
 
 
