@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlparse
 
 
 class Hub(ThreadingHTTPServer):
-    """Repositories of files by name; `requests` are the paths that were asked for."""
+    """Repositories of files by name; `requests` are the requested paths."""
 
     daemon_threads = True
 

@@ -157,7 +157,7 @@ def test_bad_requests(serve: Serve, plain_agent: Any, body: Any, kind: str, stat
     found, answer = client.predict(body, kind)
     assert found == status and message in answer["error"] and "\n" not in answer["error"]
     client.connection.close()
-    assert client.predict({"obs": [0, 0, 0]})[0] == 200  # the server goes on
+    assert client.predict({"obs": [0, 0, 0]})[0] == 200  # the server still answers
 
 
 def test_hostile_arrays(serve: Serve, plain_agent: Any, tmp_path: Path) -> None:
