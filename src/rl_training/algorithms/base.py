@@ -34,6 +34,7 @@ from rl_training.engine.trials import dropout_specs, metric_names
 from rl_training.models.features import Observed
 from rl_training.models.layers import initialize_, set_precision_
 from rl_training.tensors.observations import numbers, pack, split, with_numbers, zeros
+from rl_training.tensors.outbox import Outbox
 
 OBSERVATION_LIMIT = 10.0  # normalised observations beyond it are clipped, as in VecNormalize
 STD_FLOOR = 1e-3  # added to a dataset's standard deviations, as in the authors' code of TD3+BC
@@ -162,6 +163,10 @@ class Learner(Algorithm):
     def start_collecting(self, rows: int) -> None:
         """Allocate what collecting in `rows` environments per seed carries from step to step."""
         self.collecting.start(rows, self.explore_states)
+
+    def collect_by(self, outbox: Outbox, rows: int) -> None:
+        """Send the inputs of `act_collect`, for `rows` environments per seed, by `outbox`."""
+        self.acting.send_by(outbox, self.observation, self.explore_noise(rows), rows)
 
     def observe_all(self, obs: Tensor) -> None:
         """`observe` for the many rows (seeds, rows, *obs) of a rollout at once."""

@@ -49,6 +49,7 @@ class Rollout:
 
     priorities = None
     relabelled = None
+    pending = None
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ from rl_training.engine.engine import Engine
 from rl_training.engine.gradients import entry, map_tensors, stacked
 from rl_training.engine.groups import Groups
 from rl_training.engine.phases import NoiseSpec
+from rl_training.tensors.outbox import Compartment, Outbox
 
 MAX_GRAPHS = 16  # kept at a time, since each holds GPU memory: one for every batch shape
 STREAM = "explore"
@@ -51,6 +52,8 @@ class Acting:
         self._amount = torch.zeros(len(engine.seeds), 1, device=engine.device)
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._graphs: dict[Any, tuple[torch.cuda.CUDAGraph, list[Tensor], Act]] = {}
+        self._outbox: Compartment | None = None
+        self._collector: _Collector | None = None
 
     def greedy(self, policy: Policy, obs: Tensor, state: State = NO_STATE) -> Act:
         """Actions of a policy without random numbers."""
@@ -74,10 +77,10 @@ class Acting:
         stream: str = STREAM,
     ) -> Act:
         """Actions of a policy with random numbers: `noise` is the spec of one seed's, which depend on `step`."""
-        self._amount.fill_(amount)
         names = tuple(state)
         if obs.is_cuda:
             self._step.fill_(step)
+            self._amount.fill_(amount)
 
             def draw_and_explore(inputs: list[Tensor]) -> Act:
                 numbers = drawing.device_noise(self.engine.seed_tensor, self._step, {STREAM: noise}, stream)[STREAM]
@@ -85,6 +88,10 @@ class Acting:
 
             return self._act(stream, draw_and_explore, [obs, *state.values()])
         numbers = drawing.host_noise(self.engine.seeds, step, {STREAM: noise}, stream_name=stream)[STREAM]
+        if self._outbox is not None and stream == STREAM and obs.shape == self._outbox.shape("obs"):
+            self._outbox.put(obs=obs.numpy(), noise=numbers.numpy(), amount=amount)
+            return self._collected(policy, state)
+        self._amount.fill_(amount)
 
         def explore(inputs: list[Tensor]) -> Act:
             return self.run(policy, *inputs[:2], self._amount, *_named(names, inputs[2:]))
@@ -164,6 +171,32 @@ class Acting:
         return self.engine.binding.networks_of(self.engine.groups_by_seed()[0])
 
     # --- on a GPU ------------------------------------------------------------------------------------------------
+    def send_by(self, outbox: Outbox, observation: ArraySpec, noise: NoiseSpec, rows: int) -> None:
+        """Send the inputs of `explore` from the host by `outbox`, where they are of this kind and number."""
+        seeds, obs_dtype = len(self.engine.seeds), getattr(torch, observation.dtype)
+        obs, numbers = (seeds, rows, *observation.shape), (seeds, *noise.shape)
+        layout = {"obs": (obs, obs_dtype), "noise": (numbers, torch.float32), "amount": ((seeds, 1), torch.float32)}
+        self._collector, self._outbox = None, outbox.reserve(layout)
+
+    @torch.no_grad()
+    def _collected(self, policy: Policy, state: State) -> Act:
+        """Explore with the inputs in the outbox; the actions are in host memory."""
+        assert self._outbox is not None
+        self._outbox.outbox.send()
+        if self._collector is None:
+            self._collector = self._capture_collector(policy, state)
+        return self._collector(state)
+
+    def _capture_collector(self, policy: Policy, state: State) -> _Collector:
+        assert self._outbox is not None
+        sent, names = self._outbox.tensors, tuple(state)
+        given = [sent[name] for name in ("obs", "noise", "amount")]
+
+        def work(inputs: list[Tensor]) -> Act:
+            return valid(self.run(policy, *given, *_named(names, inputs)))
+
+        return _Collector(*self._capture(work, list(state.values())))
+
     def _replayed(self, name: str, work: Work, inputs: list[Tensor]) -> Act:
         key = (name, *((value.is_cuda, value.shape) for value in inputs))
         if key in self._graphs:
@@ -186,6 +219,25 @@ class Acting:
         with captured(graph):
             output = work(static)
         return graph, static, output
+
+
+class _Collector:
+    """A captured policy whose inputs are in an outbox and whose actions are copied to pinned host memory."""
+
+    def __init__(self, graph: torch.cuda.CUDAGraph, state: list[Tensor], output: Act) -> None:
+        self.graph, self.state, self.output = graph, state, output
+        self.action = torch.empty_like(output.action, device="cpu", pin_memory=True)
+        self.copied = torch.cuda.Event()
+
+    def __call__(self, state: State) -> Act:
+        for tensor, value in zip(self.state, state.values(), strict=True):
+            tensor.copy_(value, non_blocking=True)
+        self.graph.replay()
+        self.action.copy_(self.output.action, non_blocking=True)
+        self.copied.record()
+        _, extras, new_state = map_tensors(self.output, Tensor.clone)  # the next replay writes into the same tensors
+        self.copied.synchronize()
+        return Act(self.action.clone(), extras, new_state)
 
 
 def valid(act: Act) -> Act:

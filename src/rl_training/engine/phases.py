@@ -76,6 +76,16 @@ class Priorities(Protocol):
         """Every tensor that `learn` changes."""
 
 
+class Pending(Protocol):
+    """A replay whose newest vector step may be on its way to the device."""
+
+    def take_unstored(self) -> bool:
+        """Whether there is such a step; it is sent, and the caller runs `store_sent`."""
+
+    def store_sent(self) -> None:
+        """Store it, by work of the device alone."""
+
+
 # (row numbers, seeds, update) -> the batch of these rows, with changes that are a function of (seed, update)
 Relabel = Callable[[Tensor, Sequence[int], int], Batch]
 
@@ -94,6 +104,10 @@ class Source(Protocol):
     @property
     def relabelled(self) -> Relabel | None:
         """Gathers and changes batches on the host; None: batches are as `gather` gives them."""
+
+    @property
+    def pending(self) -> Pending | None:
+        """The replay that may have a vector step to be stored before an update; None: there is no replay."""
 
     @property
     def size(self) -> int | NDArray[np.int64]:

@@ -6,7 +6,8 @@
 - on a CPU, eager: the batches of all updates are gathered together, then `Engine.update` for each;
 - on a CPU, compiled or with priorities: one program per update gathers, applies and stores the new priorities;
 - batches in a given order (`train_on`): one update each, by `Engine.update` or as such a program;
-- on CUDA: a captured graph of up to `MAX_GRAPH_UPDATES` such programs with all their random numbers.
+- on CUDA: a captured graph of up to `MAX_GRAPH_UPDATES` such programs with all their random numbers; the first graph of
+  a step also stores the transitions of the step before.
 """
 
 from __future__ import annotations
@@ -103,6 +104,16 @@ class Training:
         return self.programs[key]
 
     # --- on a GPU ------------------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def store(self, source: Source) -> None:
+        """Store the newest vector step, in a step without updates."""
+        if source.pending is not None and source.pending.take_unstored():
+            key = (id(source), "store")
+            if key not in self.programs:
+                changed = source.priorities.tensors() if source.priorities is not None else ()
+                self.programs[key] = self.captured(source.pending.store_sent, changed)
+            self.programs[key]()
+
     def _train_captured(
         self, source: Source, count: int, batch_size: int, specs: Mapping[str, NoiseSpec], rows: Rows | None = None
     ) -> None:
@@ -110,9 +121,10 @@ class Training:
         chunk = max(size for size in range(1, min(count, MAX_GRAPH_UPDATES) + 1) if count % size == 0)
         for _ in range(count // chunk):
             dues = tuple(engine.due(engine.update_count + 1 + i) for i in range(chunk))
-            key = (id(source), batch_size, dues, "graph")
+            stores = source.pending is not None and source.pending.take_unstored()
+            key = (id(source), batch_size, dues, "graph", stores)
             if key not in self.programs:
-                self.programs[key] = self.capture(source, batch_size, specs, dues, rows)
+                self.programs[key] = self.capture(source, batch_size, specs, dues, rows, stores)
             self.programs[key]()
             for due in dues:
                 engine.count(due)
@@ -187,9 +199,19 @@ class Training:
         specs: Mapping[str, NoiseSpec],
         dues: tuple[Due, ...],
         rows: Rows | None = None,
+        stores: bool = False,
     ) -> Callable[[], None]:
-        """The updates of one step of the loop as one CUDA graph."""
-        run = self.burst(source, batch_size, specs, dues, rows)
+        """The updates of one step of the loop as one CUDA graph; if it `stores`, it first stores what was sent."""
+        pending = source.pending if stores else None
+        if pending is not None:
+            pending.store_sent()  # a trial update needs a row
+        updates = self.burst(source, batch_size, specs, dues, rows)
+
+        def run() -> None:
+            if pending is not None:
+                pending.store_sent()
+            updates()
+
         return self.captured(run, source.priorities.tensors() if source.priorities is not None else ())
 
     def captured(self, run: Callable[[], None], changed: Sequence[Tensor] = ()) -> Callable[[], None]:

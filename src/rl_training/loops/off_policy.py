@@ -12,6 +12,7 @@ from rl_training.data.replay.mixed import MixedData
 from rl_training.data.replay.part import ReplayPart
 from rl_training.envs.base import VectorEnv
 from rl_training.loops.clock import Clock
+from rl_training.tensors.outbox import Outbox
 
 
 class OffPolicy:
@@ -41,6 +42,10 @@ class OffPolicy:
         """Act, launch the updates on what is stored, step the environments meanwhile, store the new transitions."""
         envs, replay, by_seed = self.envs, self.replay, self.envs.by_seed
         learner.collecting.lose(envs.lost)
+        if envs.device.type == "cpu" and replay.device.type == "cuda":
+            outbox = Outbox(replay.device)
+            replay.send_by(outbox)
+            learner.collect_by(outbox, envs.num_envs)
         while clock.running:
             obs = by_seed(envs.obs)
             learner.observe(obs)
@@ -56,11 +61,13 @@ class OffPolicy:
             updates, is_empty = clock.updates_owed(envs.num_envs), replay.added == 0
             if updates and not is_empty:
                 learner.train(self.source, updates, clock.step)
+            else:
+                learner.training.store(self.source)
             step = envs.step(actions.flatten(0, 1))
             learner.collecting.observe(*map(by_seed, (step.rewards, step.terminated, step.truncated)))
             replay.add(
                 obs=obs,
-                actions=actions if actions.device == replay.device else act.action,
+                actions=actions,
                 rewards=by_seed(step.rewards),
                 next_obs=by_seed(step.next_obs),
                 terminated=by_seed(step.terminated),
@@ -70,6 +77,7 @@ class OffPolicy:
             if updates and is_empty:  # the first step of a run: there is no earlier transition to learn from
                 learner.train(self.source, updates, clock.step)
             after_step()
+        replay.flush()
 
     def close(self) -> None:
         self.envs.close()

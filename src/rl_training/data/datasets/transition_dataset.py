@@ -112,6 +112,7 @@ class ResidentData:
     """A dataset on the device, one copy for all seeds, from which the engine draws batches."""
 
     relabelled = None
+    pending = None
 
     def __init__(self, dataset: TransitionDataset, device: torch.device | str = "cpu") -> None:
         names = ("obs", "actions", "rewards", "next_obs", "dones")

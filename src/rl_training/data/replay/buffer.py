@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rl_training.core.specs import EnvSpec
 from rl_training.data.replay.priorities import Priorities
+from rl_training.tensors.outbox import Compartment, Outbox
 
 Array = NDArray[Any]
 RowLayout = dict[str, tuple[tuple[int, ...], str]]
@@ -79,6 +80,9 @@ class ReplayBuffer:
         self._arrays = {k: v.numpy() for k, v in self.storage.items()} if self.device.type == "cpu" else {}
         self._rows = {k: v.view(seeds * self.capacity, *v.shape[2:]) for k, v in self.storage.items()}
         self._offsets = (torch.arange(seeds, device=self.device) * self.capacity).unsqueeze(-1)
+        self._outbox: Compartment | None = None
+        self._step_rows = torch.arange(num_envs, device=self.device)
+        self._unstored = False  # whether the newest vector step is on its way: counted, and not stored yet
 
     @staticmethod
     def layout(spec: EnvSpec) -> RowLayout:
@@ -108,6 +112,12 @@ class ReplayBuffer:
 
     def add(self, **fields: Tensor | Array) -> None:
         """Add one vector step: each field (seeds, num_envs, ...), on any device."""
+        self.flush()
+        if self._outbox is not None:
+            self.added += self.num_envs
+            self._outbox.put(added=self.added, **{name: host_array(value) for name, value in fields.items()})
+            self._unstored = True
+            return
         rows = slice(self.head, self.head + self.num_envs)
         for name, value in fields.items():
             if self._arrays:
@@ -119,6 +129,43 @@ class ReplayBuffer:
         self.added += self.num_envs
         self.size_tensor.fill_(self.size)
         self.added_tensor.fill_(self.added)
+
+    # --- vector steps that are sent to a GPU and stored there ------------------------------------------------------
+    def send_by(self, outbox: Outbox) -> None:
+        """Send vector steps from the host by `outbox`; the next update, `flush` or `add` then stores the newest one."""
+        layout = {
+            name: ((self.seeds, self.num_envs, *one.shape[2:]), one.dtype) for name, one in self.storage.items()
+        }
+        self._outbox = outbox.reserve({**layout, "added": ((), torch.int64)})
+
+    @property
+    def pending(self) -> ReplayBuffer:
+        """Where an update finds a vector step to be stored first."""
+        return self
+
+    def take_unstored(self) -> bool:
+        """Send the newest vector step, unless it is stored already; if True, the caller runs `store_sent`."""
+        taken, self._unstored = self._unstored, False
+        if taken and self._outbox is not None:
+            self._outbox.outbox.send()  # does nothing where the inputs of acting have taken it along
+        return taken
+
+    def store_sent(self) -> None:
+        """Store the vector step that was sent last: work of the device alone, which a CUDA graph can hold."""
+        assert self._outbox is not None
+        sent = self._outbox.tensors
+        rows = (sent["added"] - self.num_envs + self._step_rows) % self.capacity
+        for name, tensor in self.storage.items():
+            tensor.index_copy_(1, rows, sent[name])
+        if self.priorities is not None:
+            self.priorities.add_rows(rows)
+        self.added_tensor.copy_(sent["added"])
+        self.size_tensor.copy_(sent["added"].clamp(max=self.capacity))
+
+    def flush(self) -> None:
+        """Store the newest vector step now."""
+        if self.take_unstored():
+            self.store_sent()
 
     def gather(self, indices: Tensor) -> dict[str, Tensor]:
         """The batch of row numbers (..., seeds, batch), with those leading axes."""
@@ -170,6 +217,7 @@ class ReplayBuffer:
 
     def read(self, start: int, stop: int) -> dict[str, Tensor]:
         """Transitions number `start` to `stop` of every seed, on the host; to be used before the next `add`."""
+        self.flush()
         first, count = start % self.capacity, stop - start
         if self._arrays and first + count <= self.capacity:
             return {name: tensor.narrow(1, first, count) for name, tensor in self.storage.items()}
@@ -203,6 +251,7 @@ class ReplayBuffer:
         Otherwise n-step returns and stacks of frames would extend into another episode. Returns (seed, environment,
         row) of the transitions that are now the last of their episode.
         """
+        self.flush()
         last = []
         for seed, env in (divmod(one, self.num_envs) for one in envs if self.added):
             row = (self.added - self.num_envs + env) % self.capacity

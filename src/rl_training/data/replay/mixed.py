@@ -26,6 +26,10 @@ class MixedData:
         self.from_replay = batch_size - self.from_data
 
     @property
+    def pending(self) -> ReplayBuffer:
+        return self.replay
+
+    @property
     def size(self) -> NDArray[np.int64]:
         """The number of rows from which each position of a batch is drawn."""
         return np.repeat([self.data.size, self.replay.size], [self.from_data, self.from_replay])

@@ -32,6 +32,7 @@ class ReplayPart:
 
     def state(self, previous: Checkpoint | None) -> PartState:
         replay, files = self.replay, dict[str, Tensors]()
+        replay.flush()
         linked, start = self._reusable_segments(previous)
         length = whole_steps(MAX_SEGMENT_BYTES * replay.capacity // replay.nbytes, replay.num_envs)
         for first in range(start, replay.added, length):

@@ -77,14 +77,18 @@ class Priorities:
     def add(self, start: int, count: int) -> None:
         """Give `count` new transitions from row `start` on the highest priority so far."""
         if self._array is None:
-            self.leaves[:, start : start + count] = self.highest
-            rows = torch.arange(start, start + count, device=self.device)
-            self._refresh(rows.expand(self.seeds, -1) + self.first_leaf)
+            self.add_rows(torch.arange(start, start + count, device=self.device))
             return
         highest = self.highest.numpy()
         for row in range(start, start + count):  # without torch, since this runs at every step
             above = (self.first_leaf + row) >> self._up
             self._array[:, above] += highest - self._array[:, above[:1]]
+
+    def add_rows(self, rows: Tensor) -> None:
+        """`add` for row numbers on the device."""
+        nodes = rows.expand(self.seeds, -1) + self.first_leaf
+        self.tree[self._places(nodes)] = self.highest.expand_as(nodes)
+        self._refresh(nodes)
 
     def _refresh(self, node: Tensor) -> None:
         """Recompute the sums above the given leaves. Leaves that share a node write the same sum."""
