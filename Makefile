@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.installed
 STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-gpu bench-disk repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
+.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-modern bench-gpu bench-disk repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -74,6 +74,9 @@ bench-dict: $(STAMP) ## the cost of a Dict observation of one vector
 
 bench-pixels: $(STAMP) ## updates of DrQ and DrQ-v2, taking turns with the same written plainly (DEVICE=cuda on a GPU)
 	$(BIN)/python benchmarks/pixel_speed.py --device $(or $(DEVICE),cpu)
+
+bench-modern: $(STAMP) ## updates of CrossQ, SimBa and FlashSAC on a GPU, taking turns with the same written plainly (4 minutes)
+	$(BIN)/python benchmarks/modern_speed.py --device $(or $(DEVICE),cuda)
 
 bench-gpu: $(STAMP) ## updates per second on a GPU
 	$(BIN)/python benchmarks/bench_gpu.py

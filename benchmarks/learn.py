@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 import time
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from proofs import PROOFS, on_policy_proofs
 from provenance import ROOT, write_result
 
@@ -87,9 +89,8 @@ def prove(name: str, args: argparse.Namespace, end: float | None) -> dict[str, A
                 means[str(seed)] = evaluation["eval_return_mean"]
         rows = [json.loads(line) for line in (result.run_dir / "evaluations.jsonl").read_text().splitlines()]
         record = json.loads((result.run_dir / "run.json").read_text())
-    curve = [
-        {"step": row["step"], "seed": row["seed"], "mean": sum(row["returns"]) / len(row["returns"])} for row in rows
-    ]
+        logged = [json.loads(line) for line in (result.run_dir / "metrics.jsonl").read_text().splitlines()]
+    curve = curve_of(rows, logged)
     summary = {kind: dict(summarize(list(means.values()))) for kind, means in fresh.items()}
     if proof.judged == "evaluation":
         summary["evaluation"] = best_evaluation(curve)
@@ -98,7 +99,7 @@ def prove(name: str, args: argparse.Namespace, end: float | None) -> dict[str, A
     return {
         "name": name,
         "judged": proof.judged,
-        "d4rl_score": normalized_score(config.env_id, summary[proof.judged]["iqm"]),
+        "d4rl_score": normalized_score(config.env_id, summary[proof.judged]["iqm"]) if proof.data else None,
         "config": {**config.to_dict(), "output_dir": "runs"},
         "reference": proof.reference,
         "threshold": proof.threshold,
@@ -136,6 +137,26 @@ def merged(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def curve_of(evaluations: list[dict[str, Any]], logged: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each evaluation's step, seed and mean return, with the seconds of the run until then from the rows of metrics."""
+    times = sorted({(row["step"], row["time/time_elapsed"]) for row in logged if "time/time_elapsed" in row})
+    steps, seconds = zip(*times, strict=True) if times else ((0,), (math.nan,))
+    return [
+        {
+            "step": row["step"],
+            "seed": row["seed"],
+            "mean": sum(row["returns"]) / len(row["returns"]),
+            "seconds": round(float(np.interp(row["step"], steps, seconds)), 1),
+        }
+        for row in evaluations
+    ]
+
+
+def steps_label(result: dict[str, Any]) -> str:
+    """What the steps of a proof are: offline there is no environment."""
+    return "updates" if "dataset_path" in result["config"]["algo_kwargs"] else "environment steps"
+
+
 def by_step(curve: list[dict[str, Any]]) -> dict[int, list[float]]:
     """The seeds' mean returns at each evaluation."""
     found: dict[int, list[float]] = {}
@@ -156,8 +177,7 @@ def curve_svg(result: dict[str, Any]) -> str:
     for step, values in by_step(result["curve"]).items():
         summary = summarize(values)
         points.append(Point(step, summary["iqm"], *summary["interval"]))
-    steps = "updates" if result.get("judged") == "final" else "environment steps"
-    chart = line_chart([Series("evaluation", points, markers=True)], result["name"], steps, "return")
+    chart = line_chart([Series("evaluation", points, markers=True)], result["name"], steps_label(result), "return")
     svg = chart[chart.index("<svg") : chart.index("</svg>") + 6]
     colours = "--accent:#2563eb;--accent-2:#d97706;--grid:#e3e6eb;--axis:#98a2b3;--muted:#475467;--card:#fff"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" style="background:#fff;{colours}" '
@@ -198,7 +218,8 @@ def table(folder: Path) -> str:
         "Peer: stable-baselines3 or sb3-contrib with the same settings and budget, best agent of each of 5 seeds on",
         "100 fresh episodes (`benchmarks/peer_scores.py`); C51, with its own settings, stands beside its DQN;",
         "offline the peer is d3rlpy, and its last agent counts too.",
-        "Wanted of the best agent; offline, where steps are updates, of the last one, as published results are;",
+        "Wanted of the best agent; offline, where steps are updates, and beside published curves of MuJoCo v4 of the",
+        "last one, as published results are;",
         "of PPO in MuJoCo of the best average evaluation (avg), tianshou's measure.",
         "",
         f"| {' | '.join(COLUMNS)} |",

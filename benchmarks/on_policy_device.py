@@ -156,7 +156,7 @@ class Stopwatch(Callback):
         elif step == self.end:
             per_rollout = (now - self.started) / self.timed
             self.found |= {"steps_per_s": self.rows / per_rollout, "rollout_and_learning_s": per_rollout}
-            self.profile = torch.profiler.profile(activities=_activities(self.device))
+            self.profile = torch.profiler.profile(activities=activities(self.device))
             self.profile.__enter__()
             self.profile_started = time.perf_counter()
         else:
@@ -181,7 +181,7 @@ class Stopwatch(Callback):
         self.found["statistics"] = session.statistics.rows()  # of the episodes so far
 
 
-def _activities(device: str) -> list[torch.profiler.ProfilerActivity]:
+def activities(device: str) -> list[torch.profiler.ProfilerActivity]:
     kinds = torch.profiler.ProfilerActivity
     return [kinds.CPU] if device == "cpu" else [kinds.CPU, kinds.CUDA]
 

@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from learn import by_step, passed, peer_of
+from learn import by_step, passed, peer_of, steps_label
 
 from rl_training.core.d4rl import reference_bounds
 from rl_training.core.statistics import summarize, uses_iqm
@@ -198,7 +198,7 @@ def chart(entry: Entry) -> str:
     for color, (name, level) in enumerate(levels.items(), 1):
         if level is not None:
             series.append(Series(name, [Point(end, level) for end in ends], dashed=True, color=color))
-    steps = "updates" if entry.result.get("judged") == "final" else "environment steps"
+    steps = steps_label(entry.result)
     return line_chart(series, "Evaluations while training", steps, "return", size=(480, 280))
 
 

@@ -22,7 +22,7 @@ RESULTS = sorted((BENCHMARKS / "results").glob("*.json"))
 # Programs whose result files are kept.
 WRITERS = (
     *("learn", "bench", "bench_gpu", "memory", "checkpoint_cost", "checkpoint_overhead", "pixel_speed"),
-    *("priority_cost", "peer_scores", "goals", "dict_cost", "bench_on_policy", "serve_load"),
+    *("priority_cost", "peer_scores", "goals", "dict_cost", "bench_on_policy", "serve_load", "modern_speed"),
     *("../scripts/kill_campaign", "../scripts/fuzz"),
 )
 
@@ -87,6 +87,15 @@ def test_every_proof_has_a_valid_config(benchmark_module: Any) -> None:
         config = load_config(proof.config, proof.overrides, **proof.changes)
         assert config.algo == name.partition("-")[0] and proof.judged in ("best", "final", "evaluation")
         assert not proof.at_most or proof.threshold is not None
+
+
+def test_a_curve_has_the_seconds_of_the_run_until_each_evaluation(benchmark_module: Any) -> None:
+    """Between logged steps they are interpolated; rows of evaluations in the metrics have no time."""
+    logged = [{"step": s, "seed": k, "time/time_elapsed": s / 5} for s in (10, 20) for k in (0, 1)]
+    logged.append({"step": 20, "seed": 0, "eval/mean_reward": 1.0})
+    evaluations = [{"step": s, "seed": 0, "returns": [1.0, 2.0], "lengths": [1, 1]} for s in (10, 15, 20)]
+    curve = benchmark_module("learn").curve_of(evaluations, logged)
+    assert [row["seconds"] for row in curve] == [2.0, 3.0, 4.0] and curve[0]["mean"] == 1.5
 
 
 def test_what_a_proof_is_judged_by(benchmark_module: Any, tmp_path: Path) -> None:
