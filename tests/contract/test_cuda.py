@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available()
 # Stated tolerance: GPU kernels choose other summation orders for other batch sizes.
 TOLERANCE = 2e-3
 ROUNDS = {"ppo": 2, "pqn": 2}  # of twelve updates each
+BATCH_NORM = ("crossq", "flashsac")  # along a weight before a batch norm the gradient is zero but for rounding
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +51,7 @@ def shape_for(name: str) -> EnvSpec:
 
 def make(name: str, seeds: list[int], compiled: bool, **settings):  # type: ignore[no-untyped-def]
     cls, shape = learner_class(name), shape_for(name)
-    if shape.observation.kind == "image":
+    if shape.observation.kind == "image" or name in BATCH_NORM:
         # As below: of a gradient that is nothing but rounding Adam would make a full step.
         settings = {"learning_rate": 1e-2, "adam_eps": 1e-2, **settings}
     small = {
@@ -139,7 +140,7 @@ def test_updates_are_those_of_a_cpu(name: str) -> None:
     start = parameters(cpu, 1).clone()
     for step in range(10):
         rows = (torch.arange(32, device="cuda") + 19 * step).remainder(200).view(2, 16)
-        batch, noise = replay.gather(rows), cpu.engine.host_noise(cpu.noise(16))
+        batch, noise = replay.gather(rows), cpu.engine.host_noise(cpu.update_noise(16))
         _update_both(gpu, cpu, batch, noise)
     assert (parameters(cpu, 1) - start).abs().max() > 1e-3
     assert (parameters(gpu, 1).cpu() - parameters(cpu, 1)).abs().max() < TOLERANCE
@@ -150,7 +151,7 @@ def test_capturing_leaves_no_trace(name: str) -> None:
     """Warm-up updates before a capture are undone: the first replay starts from the initial parameters."""
     learner, replay = make(name, [0], False)
     before = {key: value.clone() for key, value in learner.state_dict().items()}
-    learner.training.capture(replay, 16, learner.noise(16), (learner.engine.due(1),))
+    learner.training.capture(replay, 16, learner.update_noise(16), (learner.engine.due(1),))
     after = learner.state_dict()
     assert all(torch.equal(before[key], after[key].to(before[key].device)) for key in before)
 

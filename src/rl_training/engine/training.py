@@ -122,7 +122,7 @@ class Training:
         for _ in range(count // chunk):
             dues = tuple(engine.due(engine.update_count + 1 + i) for i in range(chunk))
             stores = source.pending is not None and source.pending.take_unstored()
-            key = (id(source), batch_size, dues, "graph", stores)
+            key = (id(source), batch_size, dues, stores, "graph")
             if key not in self.programs:
                 self.programs[key] = self.capture(source, batch_size, specs, dues, rows, stores)
             self.programs[key]()
