@@ -52,8 +52,7 @@ def renormalized_mlp(inputs: int, sizes: list[int], outputs: int) -> nn.Sequenti
     layers: list[nn.Module] = []
     for before, after in zip([inputs, *sizes], sizes, strict=False):
         layers += [BatchRenorm(before), nn.Linear(before, after), nn.ReLU()]
-    last = sizes[-1] if sizes else inputs
-    return nn.Sequential(*layers, BatchRenorm(last), nn.Linear(last, outputs))
+    return nn.Sequential(*layers, BatchRenorm(sizes[-1]), nn.Linear(sizes[-1], outputs))
 
 
 class Residual(nn.Module):
@@ -69,9 +68,7 @@ class Residual(nn.Module):
 
 def simba(inputs: int, sizes: list[int], outputs: int) -> nn.Sequential:
     blocks = [Residual(nn.LayerNorm(h), nn.Linear(h, 4 * h), nn.ReLU(), nn.Linear(4 * h, h)) for h in sizes]
-    return nn.Sequential(
-        nn.Linear(inputs, sizes[0]), *blocks, nn.LayerNorm(sizes[0]), nn.Linear(sizes[0], outputs)
-    )  # fmt: skip
+    return nn.Sequential(nn.Linear(inputs, sizes[0]), *blocks, nn.LayerNorm(sizes[0]), nn.Linear(sizes[0], outputs))
 
 
 def flash_network(inputs: int, sizes: list[int], outputs: int) -> nn.Sequential:
@@ -104,8 +101,7 @@ class PlainSimba:
     network = staticmethod(simba)
     log_std_limits = (-20.0, 2.0)
     outputs = 1
-    every = 1  # updates of the critics for one of the policy
-    policy_first = False
+    every, policy_first = 1, False  # updates of the critics for one of the policy, and whether that comes first
 
     def __init__(self, obs: int, actions: int, settings: Any, device: str) -> None:
         """`settings` are those of the library's algorithm."""
@@ -119,7 +115,6 @@ class PlainSimba:
         self.alpha_optimizer = torch.optim.Adam([self.log_alpha], lr=settings.learning_rate)
         self.mean, self.scale = torch.zeros(obs, device=device), torch.ones(obs, device=device)
         self.target_entropy = self.entropy_goal()
-        self.reward_scale = torch.ones((), device=device)
         rows = {"obs": (obs,), "next_obs": (obs,), "actions": (actions,), "rewards": (), "dones": ()}
         self.replay = {name: torch.randn(ROWS, *shape, device=device) for name, shape in rows.items()}
         self.replay["actions"].tanh_()
@@ -130,8 +125,7 @@ class PlainSimba:
         return torch.optim.AdamW(module.parameters(), lr=self.settings.learning_rate, weight_decay=0.01)
 
     def entropy_goal(self) -> float:
-        given = self.settings.target_entropy
-        return -float(self.actions) if given == "auto" else float(given)
+        return -float(self.actions) if self.settings.target_entropy == "auto" else self.settings.target_entropy
 
     def train(self) -> None:
         """One update on a batch from the replay."""
@@ -141,16 +135,15 @@ class PlainSimba:
     def update(self, batch: Batch, noise: Batch | None = None, policy: bool | None = None) -> dict[str, Tensor]:
         """One update; the losses. `noise` and whether the policy is due are given by a test alone."""
         self.count += 1
-        batch = self.prepared(batch)
-        shape = (len(batch["rewards"]), self.actions)
+        batch, shape = self.prepared(batch), (len(batch["rewards"]), self.actions)
         drawn = noise or {name: torch.randn(shape, device=self.device) for name in ("next_action", "action")}
         due = self.count % self.every == 0 if policy is None else policy
         losses = {}
-        if due and self.policy_first:
-            losses["actor_loss"] = self.train_policy(batch, drawn["action"])
-        losses["critic_loss"] = self.train_critics(batch, drawn["next_action"])
-        if due and not self.policy_first:
-            losses["actor_loss"] = self.train_policy(batch, drawn["action"])
+        for phase in ("policy", "critics") if self.policy_first else ("critics", "policy"):
+            if phase == "critics":
+                losses["critic_loss"] = self.train_critics(batch, drawn["next_action"])
+            elif due:
+                losses["actor_loss"] = self.train_policy(batch, drawn["action"])
         self.follow()
         return losses
 
@@ -174,22 +167,18 @@ class PlainSimba:
             next_action, density = self.act(batch["next_obs"], noise)
             following = torch.cat([batch["next_obs"], next_action], -1)
             value = torch.min(*(critic(following) for critic in self.target)).squeeze(-1)
-            alive = self.settings.gamma * (1 - batch["dones"])
-            goal = batch["rewards"] + alive * (value - self.log_alpha.exp() * density)
+            value = value - self.log_alpha.exp() * density
+            goal = batch["rewards"] + self.settings.gamma * (1 - batch["dones"]) * value
         current = torch.cat([batch["obs"], batch["actions"]], -1)
-        loss = sum(F.mse_loss(critic(current).squeeze(-1), goal) for critic in self.critics)
-        return self.step(self.critic_optimizer, loss)
+        return self.step(self.critic_optimizer, sum(F.mse_loss(one(current).squeeze(-1), goal) for one in self.critics))
 
     def train_policy(self, batch: Batch, noise: Tensor) -> Tensor:
         action, density = self.act(batch["obs"], noise)
         inputs = torch.cat([batch["obs"], action], -1)
         value = torch.min(*(critic(inputs) for critic in self.critics)).squeeze(-1)
         loss = self.step(self.actor_optimizer, (self.log_alpha.exp().detach() * density - value).mean())
-        self.step(self.alpha_optimizer, self.temperature_loss(density.detach()))
+        self.step(self.alpha_optimizer, -(self.log_alpha * (density.detach() + self.target_entropy)).mean())
         return loss
-
-    def temperature_loss(self, density: Tensor) -> Tensor:
-        return -(self.log_alpha * (density + self.target_entropy)).mean()
 
     def step(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Tensor:
         optimizer.zero_grad()
@@ -226,8 +215,7 @@ class PlainCrossQ(PlainSimba):
         with torch.no_grad():
             value = torch.min(*(following for _, following in values)) - self.log_alpha.exp() * density
             goal = batch["rewards"] + self.settings.gamma * (1 - batch["dones"]) * value
-        loss = sum(F.mse_loss(current, goal) for current, _ in values)
-        return self.step(self.critic_optimizer, loss)
+        return self.step(self.critic_optimizer, sum(F.mse_loss(current, goal) for current, _ in values))
 
     def train_policy(self, batch: Batch, noise: Tensor) -> Tensor:
         self.actor.train()
@@ -243,13 +231,13 @@ class PlainFlashSAC(PlainSimba):
 
     network = staticmethod(flash_network)
     log_std_limits = (-10.0, 2.0)
-    every = 2
-    policy_first = True
+    every, policy_first = 2, True
 
     def __init__(self, obs: int, actions: int, settings: Any, device: str) -> None:
         self.outputs = settings.num_atoms
         super().__init__(obs, actions, settings, device)
         self.atoms = torch.linspace(-settings.v_max, settings.v_max, settings.num_atoms, device=device)
+        self.reward_scale = torch.ones((), device=device)
         for module in (self.actor, self.critics):
             project(module)
         self.target.load_state_dict(self.critics.state_dict())
@@ -292,9 +280,9 @@ class PlainFlashSAC(PlainSimba):
             goal = self.projected(batch, self.log_alpha.exp() * density, probabilities)
         logits = [critic(both).chunk(2)[0] for critic in self.critics]
         loss = sum(-(goal * one.log_softmax(-1)).sum(-1).mean() for one in logits) / len(logits)
-        loss = self.step(self.critic_optimizer, loss)
+        self.step(self.critic_optimizer, loss)
         project(self.critics)
-        return loss
+        return loss.detach()
 
     def projected(self, batch: Batch, entropy: Tensor, probabilities: Tensor) -> Tensor:
         """The target distribution on the atoms: each probability goes to its two neighbours."""

@@ -27,6 +27,7 @@ ANSWERS = [
     ("sac", "total_steps", "here it is total_timesteps"),
     ("sac", "train_freq", "here it is algo_kwargs.train_frequency"),
     ("sac", "gradient_steps", "here it is algo_kwargs.gradient_updates_per_step"),
+    ("crossq", "tau", "it is a setting of other algorithms, not of crossq"),
     ("td3", "target_entropy", "it is a setting of other algorithms, not of td3"),
     ("dqn", "tau", "here it is algo_kwargs.target_update_interval"),
     ("td3", "target_policy_noise", "here it is algo_kwargs.policy_noise"),

@@ -191,7 +191,7 @@ def explain_unknown(
             return f"; here it is {prefix}{ours}"
     if key in ABSENT:
         return f"; {ABSENT[key]}"
-    if theirs:
+    if theirs and key not in OURS:
         return f"; {algo} has no such setting, elsewhere it is {theirs[0]}"
     if key in OURS:
         return (
