@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -148,22 +148,21 @@ class Part:
         self.process.wait()
 
 
-def measure_all(args: argparse.Namespace) -> dict[str, Any]:
-    """Every measurement; one that fails is recorded with its error, so that the others are not lost."""
+def measure_all(args: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every measurement with its name; one that fails is recorded with its error, so that the others are not lost."""
     wanted = [(task, seeds) for task in args.tasks for seeds in (1, SEEDS)]
     parts = [Part(task, seeds, args, len(wanted)) for task, seeds in wanted]
-    found: dict[str, Any] = {}
     try:
         for part in parts:
             part.wait()  # all of them: compiling would disturb what is measured
         for part in parts:
-            found[part.name] = part.run()
-            shown = {name: value for name, value in found[part.name].items() if "profile" not in name}
+            found = part.run()
+            shown = {name: value for name, value in found.items() if "profile" not in name}
             print(json.dumps({part.name: shown}), flush=True)
+            yield part.name, found
     finally:
         for part in parts:
             part.stop()
-    return found
 
 
 def reached(found: dict[str, Any]) -> str:
@@ -191,12 +190,14 @@ def main() -> None:
     if args.part is not None:
         print(json.dumps(measure(args.part[0], int(args.part[1]), args)))
         return
-    found = measure_all(args)
     name = torch.cuda.get_device_name(0) if args.device == "cuda" else "cpu"
     what = "Updates of CrossQ, SAC with SimBa and FlashSAC against the same written plainly in eager torch, TF32"
-    head = {"what": what, "reached": reached(found), "machine": {**machine(), "device": name}}
     output = args.output or Path(__file__).parent / "results" / f"modern-speed-{args.device}.json"
-    write_result(output, {**head, "wanted": WANTED, **found})
+    found: dict[str, Any] = {}
+    for part, result in measure_all(args):  # written after each: a run that is cut short keeps what it has
+        found[part] = result
+        head = {"what": what, "reached": reached(found), "machine": {**machine(), "device": name}}
+        write_result(output, {**head, "wanted": WANTED, **found})
     if any("error" in part for part in found.values()):
         raise SystemExit(f"a measurement failed, see {output}")
 

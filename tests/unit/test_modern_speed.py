@@ -47,6 +47,7 @@ def rows(seed: int) -> dict[str, Tensor]:
     return {**found, "actions": found["actions"].tanh(), "dones": (torch.arange(8) % 4 == 0).float()}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("task", ["crossq", "simba", "flashsac"])
 def test_the_plain_version_has_the_same_losses(speed: Any, task: str) -> None:
     """After a few updates too: gradients, optimizers, projections, running statistics and targets are the same."""
