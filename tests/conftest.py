@@ -110,6 +110,7 @@ def make_quick_config(algo: str, tmp_path: Path, algo_kwargs: dict[str, Any] | N
         "output_dir": tmp_path,
         "device": "cpu",
         "eval_episodes": 1,
+        "eval_interval": 60,
         "log_interval": 20,
         "checkpoint_interval": 50,
         "compile": "off",

@@ -16,7 +16,10 @@ def test_train_drq_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("side", "settings"),
-    [(16, {"alpha": 0.01, "learning_rate": 5e-3}), (36, {"encoder": "nature", "alpha": "auto", "initial_alpha": 0.01})],
+    [
+        (16, {"alpha": 0.01, "learning_rate": 5e-3}),
+        pytest.param(36, {"encoder": "nature", "alpha": "auto", "initial_alpha": 0.01}, marks=pytest.mark.sweep),
+    ],
 )
 def test_it_learns_from_pictures(side: int, settings: dict[str, object], tmp_path: Path) -> None:
     check_learns_from_pictures("drq", side, tmp_path, **settings)

@@ -26,7 +26,7 @@ def started(forks: Forks, algo: str, cwd: Path, **cut: object) -> int:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("algo", one_of_a_kind("c51_dqn", "iql"))
+@pytest.mark.parametrize("algo", one_of_a_kind("dqn", "iql"))
 def test_a_signal_saves_and_stops(forks, whole_run, algo: str, number: int, tmp_path: Path) -> None:
     pid = started(forks, algo, tmp_path, at="slow_steps", n=52)
     wait_for(tmp_path / "mark")
