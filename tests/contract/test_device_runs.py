@@ -29,7 +29,7 @@ TASKS = {"dqn": "torch/CartPole-v1", "sac": "torch/Pendulum-v1"}
 
 class StopAt(Callback):
     def on_step(self, session: Any) -> bool:
-        return session.step < 5000
+        return session.step < 2600
 
 
 def config(algo: str, folder: Path, device: str = "cpu", **changes: Any) -> TrainConfig:
@@ -38,10 +38,10 @@ def config(algo: str, folder: Path, device: str = "cpu", **changes: Any) -> Trai
     if algo == "sac":
         settings["normalize_observations"] = True
     values = {
-        "total_timesteps": 9000,
+        "total_timesteps": 4500,
         "num_envs": 64,
-        "log_interval": 2000,
-        "checkpoint_interval": 3000,
+        "log_interval": 1000,
+        "checkpoint_interval": 1500,
         "eval_episodes": 2,
         "video": False,
         "report": False,

@@ -33,7 +33,7 @@ def drive(what: str, **mode: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "mode",
     [
-        pytest.param({"RL_TRAINING_NUMERICS": "portable"}, id="portable"),
+        pytest.param({"RL_TRAINING_NUMERICS": "portable"}, id="portable", marks=pytest.mark.sweep),
         pytest.param(
             {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default"}, id="without vectors", marks=pytest.mark.sweep
         ),
