@@ -358,7 +358,8 @@ def test_a_game_cut_between_two_lives_and_resumed_equals_uncut(forks: Forks, tmp
 
 
 # --- Atari ------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", ["pong", pytest.param("breakout", marks=pytest.mark.sweep)])
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", ["pong", "breakout"])
 def test_the_packaged_atari_configs_train(name: str, tmp_path: Path) -> None:
     pytest.importorskip("ale_py")
     config = load_config(f"configs/dqn/{name}.yaml")

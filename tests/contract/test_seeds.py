@@ -48,7 +48,7 @@ SIZES: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[int, ...]]] = {
 }
 KEPT = {  # in the default run; of images: test_image_runs.py
     "small": ("rainbow_dqn", "tqc", "iql", "ppo"),
-    "odd sizes": ("redq", "pqn"),
+    "odd sizes": ("pqn",),
     "two environments, wide": ("dqn", "a2c"),
 }
 

@@ -116,7 +116,7 @@ def test_resume_of_a_finished_run_says_so_and_can_extend_it(forks, algo: str, tm
     assert compare_runs(run_dir_in(extended), forks.resume(cut)) == []
 
 
-@pytest.mark.parametrize("algo", one_of_a_kind("tqc", "iql"))
+@pytest.mark.parametrize("algo", one_of_a_kind("tqc"))
 def test_extended_by_a_resume_equals_longer_from_the_start(forks, algo: str, tmp_path: Path) -> None:
     """Where nothing is scheduled towards the end of the run."""
     wanted = {
