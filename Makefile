@@ -34,9 +34,9 @@ lint: $(STAMP) ## ruff and mypy
 	$(BIN)/mypy
 	@$(BIN)/mypy $(wildcard $(STUBS:.pyi=.py)) # of these files mypy reads the stubs alone
 
-test: lint ## lint, tests and the wheel test (6 minutes on two cores)
+test: $(STAMP) ## lint, tests and the wheel test (6 minutes on two cores)
+	@$(MAKE) --no-print-directory -j2 lint wheel-test # each has use for one core
 	$(BIN)/python -m pytest -n auto --dist worksteal --durations=10
-	@PYTHON=$(BIN)/python scripts/wheel_smoke.sh
 
 test-all: $(STAMP) ## the same proofs for every algorithm and environment, after make test (30 minutes)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m 'sweep and not slow' --durations=10

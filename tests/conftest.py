@@ -14,6 +14,7 @@ import pytest
 import rl_training  # noqa: F401  before numpy and torch: it chooses how they round
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # before anything imports pygame
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of runs that choose, and of programs: the tests have every core busy
 # One folder for every version of the source: torch's own keys have the program.
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path("~/.cache/rl_training-tests").expanduser()))
 
@@ -110,6 +111,7 @@ def make_quick_config(algo: str, tmp_path: Path, algo_kwargs: dict[str, Any] | N
         "output_dir": tmp_path,
         "device": "cpu",
         "eval_episodes": 1,
+        "eval_interval": 60,
         "log_interval": 20,
         "checkpoint_interval": 50,
         "compile": "off",

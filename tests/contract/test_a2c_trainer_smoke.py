@@ -9,6 +9,7 @@ from rl_training.core.checks import UserError
 from rl_training.runtime.a2c_trainer import train_a2c
 
 
+@pytest.mark.sweep
 def test_train_a2c_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -> None:
     """Six rollouts of 20 steps, one update each; the last 8 steps fill no rollout."""
     config = quick_config("a2c", tmp_path, total_timesteps=128, eval_episodes=2)

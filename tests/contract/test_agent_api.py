@@ -27,7 +27,8 @@ def two_seeds(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A run of SAC with two seeds; not changed by the tests."""
     from conftest import make_quick_config
 
-    config = make_quick_config("sac", tmp_path_factory.mktemp("two"), seeds=(3, 5), total_timesteps=60)
+    changes = {"seeds": (3, 5), "total_timesteps": 60, "eval_interval": 20}
+    config = make_quick_config("sac", tmp_path_factory.mktemp("two"), **changes)
     return rl_training.SAC(config).learn(show_progress=False)
 
 

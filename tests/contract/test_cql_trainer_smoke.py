@@ -9,6 +9,7 @@ from rl_training.core.checks import UserError
 from rl_training.runtime.cql_trainer import train_cql
 
 
+@pytest.mark.sweep
 def test_train_cql_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -> None:
     check_trainer(train_cql, quick_config("cql", tmp_path, total_timesteps=128, eval_episodes=2))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import one_of_a_kind
 
 from rl_training import DQN
 from rl_training.checkpoint.read import load_checkpoint
@@ -29,7 +30,7 @@ TASKS = {"dqn": "torch/CartPole-v1", "sac": "torch/Pendulum-v1"}
 
 class StopAt(Callback):
     def on_step(self, session: Any) -> bool:
-        return session.step < 5000
+        return session.step < 2600
 
 
 def config(algo: str, folder: Path, device: str = "cpu", **changes: Any) -> TrainConfig:
@@ -38,10 +39,10 @@ def config(algo: str, folder: Path, device: str = "cpu", **changes: Any) -> Trai
     if algo == "sac":
         settings["normalize_observations"] = True
     values = {
-        "total_timesteps": 9000,
+        "total_timesteps": 4500,
         "num_envs": 64,
-        "log_interval": 2000,
-        "checkpoint_interval": 3000,
+        "log_interval": 1000,
+        "checkpoint_interval": 1500,
         "eval_episodes": 2,
         "video": False,
         "report": False,
@@ -60,7 +61,7 @@ def tensors(result: Any) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("algo", TASKS)
+@pytest.mark.parametrize("algo", one_of_a_kind("dqn", among=TASKS))
 def test_resume_on_a_device_environment_is_exact(algo: str, device: str, tmp_path: Path) -> None:
     whole = train(config(algo, tmp_path / "whole", device), show_progress=False)
     stopped = train(config(algo, tmp_path / "cut", device), callbacks=StopAt(), show_progress=False)

@@ -9,6 +9,7 @@ from rl_training.core.checks import UserError
 from rl_training.runtime.discrete_sac_trainer import train_discrete_sac
 
 
+@pytest.mark.sweep
 def test_train_discrete_sac_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -> None:
     config = quick_config("discrete_sac", tmp_path, total_timesteps=64, eval_episodes=1)
     check_trainer(train_discrete_sac, config)

@@ -25,7 +25,7 @@ from rl_training.run.workflows import evaluate_checkpoint
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "writing-an-algorithm.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-STEPS = 300
+STEPS = 120
 
 
 @pytest.fixture

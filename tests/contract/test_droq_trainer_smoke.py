@@ -9,6 +9,7 @@ from rl_training.core.checks import UserError
 from rl_training.runtime.droq_trainer import train_droq
 
 
+@pytest.mark.sweep
 def test_train_droq_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -> None:
     config = quick_config("droq", tmp_path, {"gradient_updates_per_step": 5}, total_timesteps=64, eval_episodes=1)
     check_trainer(train_droq, config, updates_per_step=5)

@@ -39,6 +39,7 @@ sys.meta_path.insert(0, Stop())
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("algo", one_of_a_kind("ppo"))
 def test_onnx_of_every_algorithm(algo: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")

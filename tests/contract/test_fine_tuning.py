@@ -22,7 +22,8 @@ from rl_training.run.resume import resume_training
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A run of SAC with two seeds and running statistics; not changed by the tests."""
-    return rl_training.SAC(make("sac", tmp_path_factory.mktemp("source"), seeds=(3, 5))).learn(show_progress=False)
+    config = make("sac", tmp_path_factory.mktemp("source"), seeds=(3, 5), eval_interval=None)
+    return rl_training.SAC(config).learn(show_progress=False)
 
 
 def make(algo: str, path: Path, settings: dict[str, Any] | None = None, **changes: Any) -> Any:

@@ -9,6 +9,7 @@ from rl_training.core.checks import UserError
 from rl_training.runtime.flashsac_trainer import train_flashsac
 
 
+@pytest.mark.sweep
 def test_train_flashsac_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -> None:
     config = quick_config("flashsac", tmp_path, total_timesteps=128, eval_episodes=2)
     check_trainer(train_flashsac, config)

@@ -115,7 +115,7 @@ def image_batches(seeds: int) -> dict[str, torch.Tensor]:
     return {"obs": images[0], "next_obs": images[1], **rest}
 
 
-@pytest.mark.parametrize("kind", ["all seeds at once, as on a GPU", "compiled"])
+@pytest.mark.parametrize("kind", ["all seeds at once, as on a GPU", pytest.param("compiled", marks=pytest.mark.sweep)])
 def test_other_ways_to_run_the_seeds_agree_within_rounding(kind: str) -> None:
     plain = image_learner((0, 1))
     other = image_learner((0, 1), compiled=kind == "compiled", backend="aot_eager")
@@ -332,19 +332,21 @@ def test_cut_and_resumed_equals_uncut(forks: Forks, whole: Path, cut: Path, tmp_
     assert compare_runs(whole, forks.resume(tmp_path)) == []
 
 
+@pytest.mark.sweep
 def test_cut_at_an_episodes_end_and_resumed_equals_uncut(forks: Forks, whole: Path, tmp_path: Path) -> None:
     where = forks.cut(PIXEL_CONFIG, tmp_path, at="episode_end", n=39, save=True)
     assert min(where["open_lengths"]) == 0
     assert compare_runs(whole, forks.resume(tmp_path)) == []
 
 
-@pytest.mark.parametrize("what", ["frames", "final_frames"])
+@pytest.mark.parametrize("what", [pytest.param("frames", marks=pytest.mark.sweep), "final_frames"])
 def test_frames_forgotten_by_resume_show(what: str, forks: Forks, whole: Path, cut: Path, tmp_path: Path) -> None:
     shutil.copytree(cut, tmp_path, dirs_exist_ok=True)
     differences = compare_runs(whole, forks.resume(tmp_path, {"zero": what}))
     assert any(line.startswith("learner.safetensors:params.") for line in differences)
 
 
+@pytest.mark.sweep
 def test_a_game_cut_between_two_lives_and_resumed_equals_uncut(forks: Forks, tmp_path: Path) -> None:
     pytest.importorskip("ale_py")
     config = image_config("rainbow_dqn", "ALE/Breakout-v5", ATARI, seeds=(3,), num_envs=2, total_timesteps=150)
@@ -356,7 +358,8 @@ def test_a_game_cut_between_two_lives_and_resumed_equals_uncut(forks: Forks, tmp
 
 
 # --- Atari ------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", ["pong", pytest.param("breakout", marks=pytest.mark.sweep)])
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", ["pong", "breakout"])
 def test_the_packaged_atari_configs_train(name: str, tmp_path: Path) -> None:
     pytest.importorskip("ale_py")
     config = load_config(f"configs/dqn/{name}.yaml")

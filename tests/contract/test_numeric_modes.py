@@ -33,7 +33,7 @@ def drive(what: str, **mode: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "mode",
     [
-        pytest.param({"RL_TRAINING_NUMERICS": "portable"}, id="portable"),
+        pytest.param({"RL_TRAINING_NUMERICS": "portable"}, id="portable", marks=pytest.mark.sweep),
         pytest.param(
             {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default"}, id="without vectors", marks=pytest.mark.sweep
         ),
@@ -45,7 +45,7 @@ def test_seeds_among_many_are_the_seeds_alone_in_every_mode(mode: dict[str, str]
     assert found["different"] == []
 
 
-@pytest.mark.parametrize("mode", ["pinned", "portable"])
+@pytest.mark.parametrize("mode", ["pinned", pytest.param("portable", marks=pytest.mark.sweep)])
 def test_short_runs_have_the_digests_of_other_machines(mode: str) -> None:
     """Recorded with their processors; those with the same versions and modes must agree on whatever runs this test."""
     found = drive("digests", RL_TRAINING_NUMERICS=mode)

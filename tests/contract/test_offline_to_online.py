@@ -73,7 +73,7 @@ def test_one_config_with_both_stages_is_the_same_run(algo: str, tmp_path: Path) 
     assert all(torch.equal(first[name], second[name]) for name in first) and first["rewards"].shape[1] >= 64
 
 
-@pytest.mark.parametrize("algo", one_of_a_kind("cql", among=LEARNERS))
+@pytest.mark.parametrize("algo", one_of_a_kind("iql", among=LEARNERS))
 def test_resume_after_a_cut_in_either_stage_leaves_no_trace(algo: str, tmp_path: Path, monkeypatch) -> None:
     """Before the offline stage ends, at its end, before updates go on, and in the middle of an episode."""
     settings = {"offline_steps": 47, "train_frequency": 3}

@@ -100,14 +100,14 @@ def run(option: str, path: Path, callbacks: Any = (), algo: str = "ppo", **chang
     return train(TrainConfig(algo, env_id, env_kwargs=env_kwargs, **values), callbacks=callbacks, show_progress=False)
 
 
-@options("memory and masks", "dict", "unbounded")
+@options("memory and masks")
 @pytest.mark.parametrize("cut", [pytest.param(60, marks=pytest.mark.sweep), 74], ids=["between", "in a rollout"])
 def test_a_cut_run_ends_in_the_same_bits(option: str, cut: int, tmp_path: Path, monkeypatch: Any) -> None:
     start = partial(run, option, Path("runs"), seeds=(3, 8))
     assert whole_and_cut(start, cut, tmp_path, monkeypatch) == []
 
 
-@options(*TOGETHER)
+@options("dict")
 def test_a_seed_among_others_is_the_seed_alone(option: str, tmp_path: Path) -> None:
     changes = {"eval_episodes": 0}
     together = run(option, tmp_path / "together", seeds=(4, 2, 9), **changes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,8 @@ def outcome(run_dir: Path, checkpoint: Path) -> dict[str, Any]:
     return {**tensors, "state": state, "session": session, "rows": rows}
 
 
-def resumed(folder: Path) -> dict[str, Any]:
-    stopped = train(config(folder), callbacks=StopAt(), show_progress=False)
-    result = resume_training(stopped.run_dir, show_progress=False)
+def resumed(stopped: Path, folder: Path) -> dict[str, Any]:
+    result = resume_training(shutil.copytree(stopped, folder / "run"), show_progress=False)
     return outcome(result.run_dir, result.checkpoint_path)
 
 
@@ -59,13 +59,19 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return outcome(result.run_dir, result.checkpoint_path)
 
 
-def test_a_resumed_run_with_every_part_is_the_same_run(whole: dict[str, Any], tmp_path: Path) -> None:
-    assert resumed(tmp_path) == whole
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run, stopped half-way."""
+    return train(config(tmp_path_factory.mktemp("stopped")), callbacks=StopAt(), show_progress=False).run_dir
+
+
+def test_a_resumed_run_with_every_part_is_the_same_run(whole: dict[str, Any], stopped: Path, tmp_path: Path) -> None:
+    assert resumed(stopped, tmp_path) == whole
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_that_is_not_saved_is_seen(
-    name: str, whole: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, whole: dict[str, Any], stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The part is neither checked nor loaded, as if a saver had left it out."""
     restore = parts_module.restore
@@ -76,7 +82,7 @@ def test_a_part_that_is_not_saved_is_seen(
             next(part for part in parts if part.name == name).envs.reset_all()  # type: ignore[attr-defined]
 
     monkeypatch.setattr(run_module, "restore", without)
-    assert resumed(tmp_path) != whole
+    assert resumed(stopped, tmp_path) != whole
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -33,7 +33,7 @@ from rl_training.run.workflows import evaluate_agent
 VECTOR_ALGORITHMS = [
     name for name in algorithm_names() if name != "bc" and learner_class(name).observations != ("image",)
 ]
-every_algorithm = pytest.mark.parametrize("algo", one_of_a_kind(among=VECTOR_ALGORITHMS))
+every_algorithm = pytest.mark.parametrize("algo", one_of_a_kind("dqn", "sac", "iql", "ppo", among=VECTOR_ALGORITHMS))
 
 
 def assert_values(learner: Learner, state: float, expected: float, within: float) -> None:
@@ -45,8 +45,9 @@ def assert_values(learner: Learner, state: float, expected: float, within: float
 @pytest.mark.parametrize(
     ("probe", "answers"),
     [
-        pytest.param(ConstantReward, {1.0: 1.0}, marks=pytest.mark.sweep),  # the end of a delayed reward is one too
-        (RewardIsObservation, {1.0: 1.0, -1.0: -1.0}),
+        # The last of a delayed reward's states has a constant one, and its states are observed.
+        pytest.param(ConstantReward, {1.0: 1.0}, marks=pytest.mark.sweep),
+        pytest.param(RewardIsObservation, {1.0: 1.0, -1.0: -1.0}, marks=pytest.mark.sweep),
         (DelayedReward, {0.0: GAMMA, 1.0: 1.0}),
     ],
     ids=["constant reward", "reward is observation", "delayed reward"],
@@ -95,6 +96,7 @@ def test_an_observation_is_remembered(kind: str, tmp_path: Path) -> None:
     assert data.rewards.sum() == data.terminated.sum() == 10, "a recording is of the policy that is evaluated"
 
 
+@pytest.mark.sweep
 def test_without_memory_it_is_not(tmp_path: Path) -> None:
     """The last observation says nothing: whatever is chosen pays as often as not."""
     learner = train_on(Recall, "ppo", tmp_path, 1200, gamma=0.99, **RECURRENT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +106,6 @@ def test_a_recorded_dataset_does_not_depend_on_what_was_played_before() -> None:
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    server = Forks()
-    yield server
-    server.close()
-
-
 def config_of(env_id: str, **changes: Any) -> TrainConfig:
     env_kwargs = changes.pop("env_kwargs", {})
     return dataclasses.replace(make_config("sac", **changes), env_id=env_id, env_kwargs=env_kwargs)
@@ -128,7 +120,7 @@ def whole(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("at", "how"),
     [
         ("mid_episode", {"n": 57, "save": True}),
-        ("episode_end", {"n": 57, "save": True}),
+        pytest.param("episode_end", {"n": 57, "save": True}, marks=pytest.mark.sweep),
         ("evaluation", {"n": 20}),  # in the second one, whose environments have played the first
     ],
 )
@@ -143,6 +135,7 @@ def test_a_killed_and_resumed_run_of_a_carrying_environment_ends_with_the_same_b
     assert record["resume"] == "exact" and record["environment"]["restore"] == "rebuilt"
 
 
+@pytest.mark.sweep
 def test_a_killed_and_resumed_run_of_bipedal_walker_ends_with_the_same_bits(forks: Forks, tmp_path: Path) -> None:
     pytest.importorskip("Box2D")
     options = {"total_timesteps": 360, "seeds": (3,), "num_envs": 1, "eval_episodes": 0, "checkpoint_interval": 60}

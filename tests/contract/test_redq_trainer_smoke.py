@@ -10,6 +10,7 @@ from rl_training.core.checks import UserError
 from rl_training.runtime.redq_trainer import train_redq
 
 
+@pytest.mark.sweep
 def test_train_redq_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -> None:
     config = quick_config("redq", tmp_path, {"gradient_updates_per_step": 5}, total_timesteps=128, eval_episodes=2)
     check_trainer(train_redq, config, updates_per_step=5)

@@ -39,7 +39,7 @@ def tensors_of(agent_file: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("algo", algorithm_names())
 def test_the_resolved_config_holds_every_setting_and_comes_back_equal(algo: str, quick_config, tmp_path: Path) -> None:
-    sparse = quick_config(algo, tmp_path)
+    sparse = quick_config(algo, tmp_path, eval_interval=None)
     sparse = dataclasses.replace(sparse, algo_kwargs=settings_of(algo, {"batch_size": 8}))
     resolved, cls, settings = with_task_defaults(sparse)
     names = [field.name for field in dataclasses.fields(cls.settings_type) if field.init]
@@ -66,7 +66,8 @@ def test_training_from_the_resolved_config_gives_the_same_bits(algo: str, quick_
 
 
 def test_checkpoint_and_agent_file_hold_every_setting(quick_config, tmp_path: Path) -> None:
-    result = train(quick_config("sac", tmp_path, total_timesteps=30), show_progress=False)
+    config = quick_config("sac", tmp_path, total_timesteps=30, eval_interval=None)
+    result = train(config, show_progress=False)
     names = {field.name for field in dataclasses.fields(SACSettings)}
     assert set(load_checkpoint(result.checkpoint_path).state["config"]["algo_kwargs"]) == names
     for file in (result.run_dir / "agents").iterdir():
@@ -106,7 +107,8 @@ def test_resume_keeps_the_wrappers_when_a_default_changes(quick_config, tmp_path
 def test_an_old_run_and_an_old_agent_that_lack_settings_still_load(quick_config, tmp_path, monkeypatch) -> None:
     with monkeypatch.context() as before:
         before.setattr(fitting, "filled", lambda config, settings: config)
-        result = train(quick_config("sac", tmp_path, total_timesteps=30), show_progress=False)
+        config = quick_config("sac", tmp_path, total_timesteps=30, eval_interval=None)
+        result = train(config, show_progress=False)
     agent = load_agent(result.checkpoint_path)
     assert "gamma" not in agent.config.algo_kwargs and agent.config.eval_interval is None
     less = dataclasses.replace(agent.config, algo_kwargs={"hidden_sizes": [16, 16]})

@@ -34,6 +34,10 @@ from rl_training.models.layers import StackedLinear
 from rl_training.run.plan import compiler_present
 
 every_algorithm = pytest.mark.parametrize("algo", algorithm_names())
+one_algorithm = pytest.mark.parametrize("algo", one_of_a_kind())  # and every other in the sweep
+one_or_two = pytest.mark.parametrize(
+    "seeds", [pytest.param((0,), marks=pytest.mark.sweep), (0, 1)], ids=["one seed", "two seeds"]
+)
 
 
 # --- together and alone --------------------------------------------------------------------------------------------
@@ -42,7 +46,11 @@ SIZES: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[int, ...]]] = {
     "odd sizes": ({}, {"hidden_sizes": (17, 5), "batch_size": 7}, (2,)),
     "two environments, wide": ({"num_envs": 2}, {"hidden_sizes": (400, 300), "batch_size": 33}, (1,)),
 }
-KEPT = {"small": (), "odd sizes": ("redq", "pqn"), "two environments, wide": ("dqn", "a2c")}
+KEPT = {  # in the default run; of images: test_image_runs.py
+    "small": ("rainbow_dqn", "tqc", "iql", "ppo"),
+    "odd sizes": ("pqn",),
+    "two environments, wide": ("dqn", "a2c"),
+}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +100,7 @@ def test_a_layer_rounds_alike_with_and_without_a_seed_axis(members: int, n_in: i
         assert all(torch.equal(t[seed], a) for t, a in zip(together, alone, strict=True))
 
 
-@every_algorithm
+@one_algorithm
 def test_seeds_draw_the_same_numbers_in_any_company(algo: str) -> None:
     together, alone = make_learner(algo, seeds=SEEDS), make_learner(algo, seeds=SEEDS[2:])
     shape = together_shape(algo).observation.shape
@@ -130,7 +138,8 @@ def test_compiled_is_eager(algo: str) -> None:
     assert_compiled_is_eager(algo, (0, 1), "aot_eager")
 
 
-@pytest.mark.parametrize("algo", one_of_a_kind("td3_bc"))
+@pytest.mark.sweep  # the default run has that of Inductor
+@pytest.mark.parametrize("algo", algorithm_names())
 def test_compiled_is_eager_for_a_single_seed(algo: str) -> None:
     if learner_class(algo).observations == ("image",):
         pytest.skip("its seeds are compiled one after the other, so two show what one does")
@@ -216,8 +225,8 @@ def test_the_guard_catches_a_planted_wait(planted: str) -> None:
         refusing_to_wait(lambda: engine.update({"x": torch.ones(1, 2)}, {}))
 
 
-@every_algorithm
-@pytest.mark.parametrize("seeds", [(0,), (0, 1)], ids=["one seed", "two seeds"])
+@one_algorithm
+@one_or_two
 def test_an_update_never_waits_for_the_device(algo: str, seeds: tuple[int, ...]) -> None:
     learner = make_learner(algo, seeds)
     source = filled_source(learner)
@@ -246,7 +255,7 @@ class _Additions(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@every_algorithm
+@one_algorithm
 def test_no_update_adds_in_an_order_that_is_up_to_the_device(algo: str) -> None:
     """Compiled for a GPU these become atomic additions, and two runs of the same config would differ."""
     learner = make_learner(algo, (0, 1))
@@ -265,16 +274,16 @@ def test_the_guard_notices_additions_in_any_order() -> None:
     assert additions.found == {"scatter_add", "index_put"}
 
 
-@pytest.mark.parametrize("seeds", [1, 2])
-@pytest.mark.parametrize("name", algorithm_names())
-def test_every_gradient_can_be_clipped(name: str, seeds: int) -> None:
+@one_algorithm
+@one_or_two
+def test_every_gradient_can_be_clipped(algo: str, seeds: tuple[int, ...]) -> None:
     """Tuned temperatures and multipliers among them: after one update Adam's mean is a tenth of the gradient."""
     wanted = {"max_grad_norm": 1e-3, "alpha": "auto", "lagrange_threshold": 1.0, "policy_delay": 1}
-    wanted |= {"optimizer": "Adam", "epochs": 1, "batch_size": 40 if name in ("ppo", "pqn") else 8}  # one update
-    learner = make_learner(name, tuple(range(seeds)), wanted)
+    wanted |= {"optimizer": "Adam", "epochs": 1, "batch_size": 40 if algo in ("ppo", "pqn") else 8}  # one update
+    learner = make_learner(algo, seeds, wanted)
     assert take_updates(learner, filled_source(learner), 1, 1) == 1
     for phase in learner.engine.phases:
-        for seed in range(seeds):
+        for seed in range(len(seeds)):
             means = [
                 view[seed].square().sum()
                 for group in phase.groups

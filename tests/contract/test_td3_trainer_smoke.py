@@ -14,6 +14,7 @@ from rl_training.run.session import Session
 from rl_training.runtime.td3_trainer import train_td3
 
 
+@pytest.mark.sweep
 def test_train_td3_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -> None:
     config = quick_config("td3", tmp_path, total_timesteps=128, eval_episodes=2)
     check_trainer(train_td3, config)
@@ -35,7 +36,10 @@ class StopBetweenActorUpdates(Callback):
         return False if due else None
 
 
-@pytest.mark.parametrize("per_step", [1, 2, 4])
+SWEEP = pytest.mark.sweep
+
+
+@pytest.mark.parametrize("per_step", [pytest.param(1, marks=SWEEP), 2, pytest.param(4, marks=SWEEP)])
 def test_resume_between_two_updates_of_the_actor(quick_config, per_step: int, tmp_path: Path) -> None:
     """Whether or not the delay of 3 divides the updates of a step."""
     settings = {"policy_delay": 3, "gradient_updates_per_step": per_step}

@@ -41,7 +41,7 @@ def answer_of(capsys: pytest.CaptureFixture[str]) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("algo", one_of_a_kind())
+@pytest.mark.parametrize("algo", one_of_a_kind("rainbow_dqn", "iql"))
 def test_train_evaluate_predict_resume_record(algo: str, tmp_path: Path, capsys) -> None:
     words = [
         "train",

@@ -149,6 +149,7 @@ def test_a_model_drawn_when_it_is_made_has_no_native_state() -> None:
     assert native_state(env) is None
 
 
+@pytest.mark.sweep
 @pytest.mark.usefixtures("suite")
 def test_pixels_are_drawn_in_their_size_and_resumed() -> None:
     wrappers = {"pixels": {"resize_shape": [20, 24], "frame_stack": 2}, "action_repeat": 2}

@@ -8,5 +8,6 @@ def test_ppo_reference_script_trains_its_config(monkeypatch: pytest.MonkeyPatch)
     check_reference_config("ppo_cartpole", "ppo", monkeypatch)
 
 
+@pytest.mark.sweep
 def test_ppo_reference_script_runs(tmp_path: Path) -> None:
     check_reference_script("ppo_cartpole", tmp_path)

@@ -26,7 +26,7 @@ def started(forks: Forks, algo: str, cwd: Path, **cut: object) -> int:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("algo", one_of_a_kind("c51_dqn", "iql"))
+@pytest.mark.parametrize("algo", one_of_a_kind("dqn", "iql"))
 def test_a_signal_saves_and_stops(forks, whole_run, algo: str, number: int, tmp_path: Path) -> None:
     pid = started(forks, algo, tmp_path, at="slow_steps", n=52)
     wait_for(tmp_path / "mark")
@@ -116,7 +116,7 @@ def test_resume_of_a_finished_run_says_so_and_can_extend_it(forks, algo: str, tm
     assert compare_runs(run_dir_in(extended), forks.resume(cut)) == []
 
 
-@pytest.mark.parametrize("algo", one_of_a_kind("tqc", "iql"))
+@pytest.mark.parametrize("algo", one_of_a_kind("tqc"))
 def test_extended_by_a_resume_equals_longer_from_the_start(forks, algo: str, tmp_path: Path) -> None:
     """Where nothing is scheduled towards the end of the run."""
     wanted = {

@@ -41,8 +41,14 @@ def test_a_policy_gone_bad_acts_zero(seeds: tuple[int, ...]) -> None:
     assert not actions[-1].any() and (len(seeds) == 1 or actions[0].all())
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-@pytest.mark.parametrize(("seeds", "looped"), [((0,), False), (SEEDS, False), (SEEDS, True)])
+@pytest.mark.parametrize(
+    ("seeds", "looped", "compiled"),
+    [
+        ((0,), False, False), (SEEDS, False, False), (SEEDS, True, False), (SEEDS, False, True),
+        pytest.param((0,), False, True, marks=pytest.mark.sweep),
+        pytest.param(SEEDS, True, True, marks=pytest.mark.sweep),
+    ],
+)  # fmt: skip
 def test_what_a_policy_returns_beside_actions_has_the_seed_axis(
     seeds: tuple[int, ...], looped: bool, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

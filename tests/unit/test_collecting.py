@@ -147,10 +147,10 @@ def test_exploring_apart_from_collection_holds_nothing() -> None:
 
 def test_a_run_cut_while_noise_is_held_is_the_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise is held long, so that it is at the cut; what is saved of it and of the open returns is needed."""
-    settings = settings_of("flashsac", {"noise_exponent": 0.01, "noise_steps": 40, "learning_starts": 10})
+    settings = settings_of("flashsac", {"noise_exponent": 0.01, "noise_steps": 40, "learning_starts": 30})
 
     def start(callbacks: list[Any]) -> Any:
-        config = make_quick_config("flashsac", Path("runs"), settings, num_envs=2, seeds=(3, 5), total_timesteps=80)
+        config = make_quick_config("flashsac", Path("runs"), settings, num_envs=2, seeds=(3, 5), total_timesteps=60)
         return train(config, callbacks=callbacks, show_progress=False)
 
     held: list[torch.Tensor] = []
@@ -168,6 +168,7 @@ def test_a_run_cut_while_noise_is_held_is_the_whole_run(tmp_path: Path, monkeypa
     assert held[1].max() > 1
 
 
+@pytest.mark.sweep
 def test_compiled_collecting_holds_the_same_noise() -> None:
     eager, compiled = learner((4, 5), noise_exponent=0.01), learner((4, 5), noise_exponent=0.01)
     compiled.engine.compiled, compiled.engine.backend = True, "aot_eager"

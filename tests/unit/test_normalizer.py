@@ -155,6 +155,7 @@ def test_a_run_counts_every_observation_once(algo: str, quick_config: QuickConfi
     assert torch.equal(state["params.normalizer.mean"], state["normalizer.mean"].float())
 
 
+@pytest.mark.sweep
 def test_seeds_among_many_are_the_seeds_alone(quick_config: QuickConfig, tmp_path: Path) -> None:
     together = tensors(run(quick_config, "td3", tmp_path, seeds=(5, 0, 7)))
     alone = tensors(run(quick_config, "td3", tmp_path, seeds=(7,)))

@@ -111,6 +111,7 @@ def test_what_a_proof_is_judged_by(benchmark_module: Any, tmp_path: Path) -> Non
     assert learn.passed(judged, tmp_path) is True and learn.passed({**judged, "threshold": 7.1}, tmp_path) is False
 
 
+@pytest.mark.sweep
 def test_on_policy_benchmark_runs_dry_on_a_cpu(
     benchmark_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ def test_the_committed_stubs_are_what_the_registry_gives(script) -> None:
     assert found == expected, "run `make stubs`"
 
 
+@pytest.mark.sweep  # of the stubs themselves, `make lint` is the proof
 def test_a_type_checker_accepts_right_names_and_rejects_wrong_ones(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     others = "".join(f"[mypy-{name}.*]\nfollow_imports = skip\n" for name in ("torch", "numpy", "gymnasium"))

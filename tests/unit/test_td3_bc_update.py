@@ -102,7 +102,8 @@ def test_statistics_of_a_data_set() -> None:
 
 
 def test_a_run_standardises_by_its_data_and_so_does_its_agent(quick_config, tmp_path: Path) -> None:
-    result = train_td3_bc(quick_config("td3_bc", tmp_path, seeds=(1, 2), env_kwargs={}), show_progress=False)
+    config = quick_config("td3_bc", tmp_path, seeds=(1, 2), env_kwargs={}, eval_episodes=0)
+    result = train_td3_bc(config, show_progress=False)
     from rl_training.data.datasets.generate import record_random
     from rl_training.envs.host.factory import EnvSource
 

@@ -10,9 +10,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from harness import run_cli
 from image_envs import DISCRETE_DOT, HEIGHT, WIDTH, picture
 
+from rl_training.cli import main
 from rl_training.core.checks import ConfigError, UserError
 from rl_training.envs.host.conformance import check_environment
 from rl_training.envs.host.factory import EnvSource
@@ -141,12 +141,11 @@ def test_a_wrong_wrapper_is_told_in_one_line(wrappers: Any, message: str) -> Non
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_wrong_wrapper_in_a_file_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_wrong_wrapper_in_a_file_is_told_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("algo: dqn\nenv_id: CartPole-v1\nenv_kwargs:\n  wrappers:\n    pixels:\n      frame_stak: 3\n")
-    answer = run_cli("train", "--config", str(path), cwd=tmp_path)
-    assert answer.returncode == 2
-    assert f"{path}:6: unknown key 'frame_stak'; did you mean frame_stack?" in answer.stderr
+    assert main(["train", "--config", str(path)]) == 2
+    assert f"{path}:6: unknown key 'frame_stak'; did you mean frame_stack?" in capsys.readouterr().err
 
 
 class Blind(gym.Env[Any, Any]):
@@ -221,6 +220,7 @@ def test_a_missing_graphics_library_is_told_with_what_to_install(said: str, monk
         EnvSource("Some-v0", {"wrappers": PIXELS}).make()
 
 
+@pytest.mark.sweep
 def test_pixels_of_mujoco_keep_their_native_state() -> None:
     pytest.importorskip("mujoco")
     source = EnvSource("Hopper-v5", {"wrappers": {"pixels": {"resize_shape": [9, 9]}}})
