@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.installed
 STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-gpu bench-disk repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
+.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-gpu cost-growth bench-disk repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,8 +76,11 @@ bench-dict: $(STAMP) ## the cost of a Dict observation of one vector
 bench-pixels: $(STAMP) ## updates of DrQ and DrQ-v2, taking turns with the same written plainly (DEVICE=cuda on a GPU)
 	$(BIN)/python benchmarks/pixel_speed.py --device $(or $(DEVICE),cpu)
 
-bench-gpu: $(STAMP) ## updates per second on a GPU
+bench-gpu: $(STAMP) ## speed on a GPU, 1 to 64 seeds, and the share of its peak: docs/speed.md (4 minutes)
 	$(BIN)/python benchmarks/bench_gpu.py
+
+cost-growth: $(STAMP) ## how cost grows with width, batch, update ratio, critics, seeds and environments: docs/speed.md (8 minutes; DEVICE=cuda: 4)
+	$(BIN)/python benchmarks/cost_growth.py --device $(or $(DEVICE),cpu)
 
 bench-disk: $(STAMP) ## memory of the replay and of a long run, cost of a checkpoint and of having them
 	$(BIN)/python benchmarks/memory.py --output benchmarks/results/memory.json

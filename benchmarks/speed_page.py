@@ -12,7 +12,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE, CPU = ROOT / "docs" / "speed.md", RESULTS / "speed-cpu.json"
+PAGE, CPU, GPU = ROOT / "docs" / "speed.md", RESULTS / "speed-cpu.json", RESULTS / "speed-gpu.json"
+GROWTH = {device: RESULTS / f"cost-growth-{device}.json" for device in ("cpu", "cuda")}
 HEAD = """\
 <!-- Written by benchmarks/speed_page.py from benchmarks/results: run `make bench`. -->
 # Speed
@@ -23,7 +24,8 @@ this library's speed divided by the peer's: its median over the rounds, with a b
 END = """
 *Plain* is the same algorithm written in eager PyTorch, in a file of one's own. *Ready* is the time from the start of
 the program to the end of its warm-up, with compilation; *memory* is the most that the process had; of both, ours stands
-before the peer's. `make bench` repeats the measurement (`QUICK=1`: a few workloads in 5 minutes)."""
+before the peer's. `make bench` repeats the measurement (`QUICK=1`: a few workloads in 5 minutes), `make bench-gpu` that
+on a GPU, `make cost-growth` (`DEVICE=cuda`) that of how cost grows."""
 TITLES = {
     "training": "End-to-end training",
     "updates": "Updates alone",
@@ -113,9 +115,81 @@ def cpu_sections(result: dict[str, Any]) -> Iterator[str]:
             yield from group_section(group, result[group])
 
 
+def gpu_section(result: dict[str, Any]) -> Iterator[str]:
+    """Absolute figures of `bench_gpu.py`."""
+    peak, product = result["peak_flops"], result["product_flops"]
+    yield from ("", "## On a GPU", "")
+    known = f"its published peak with TF32 is {peak / 1e12:,.0f} TFLOP/s, and " if peak else ""
+    yield f"{result['machine']['device']}, {result['rounds']} rounds, commit {result['provenance']['commit'][:12]}; "
+    yield f"{known}a large matrix product reaches {product / 1e12:,.3g} TFLOP/s here. The operations of an update are"
+    yield "counted from the sizes of its matrix products; all seeds are one program."
+    yield from ("", "| updates | seeds | updates/s | of all seeds | share of the peak | of a product | ready (s) |")
+    yield "|---" * 7 + "|"
+    for one in result["updates"]:
+        rates, shares = f"{one.get('per_s', 0):,.0f} | {one.get('all_per_s', 0):,.0f}", ["", ""]
+        if "error" not in one:
+            found = (one["share_of_peak"], one["share_of_product"])
+            shares = [f"{share:.2%}" if share is not None else "" for share in found]
+        ready = one.get("ready_s", one.get("error"))
+        yield f"| {one['algo']} | {one['seeds']} | {rates} | {' | '.join(shares)} | {ready} |"
+    names = {"runs": "SAC in HalfCheetah-v5, steps", "plain": "the same written plainly in eager PyTorch, updates"}
+    if result.get("runs"):
+        yield from ("", "| whole runs, and others | seeds | per second | of all seeds | ready (s) |")
+        yield "|---" * 5 + "|"
+    for group, title in names.items():
+        for one in result.get(group, []):
+            what = title if group == "runs" else f"{one['algo']}, {title}"
+            rates = f"{one['per_s']:,.0f} | {one['all_per_s']:,.0f}" if "per_s" in one else " | "
+            yield f"| {what} | {one['seeds']} | {rates} | {one.get('ready_s', one.get('error'))} |"
+    for one in result.get("calls", []):
+        if "per_s" in one:
+            yield f"| {one['call']}: {1e3 / one['per_s']:.3g} ms | 1 | {one['per_s']:,.0f} | | {one['ready_s']} |"
+
+
+def growth_section(results: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """How cost grows with each factor, with a picture for each device."""
+    yield from ("", "## How cost grows", "")
+    yield "SAC with the shapes of HalfCheetah-v5 (REDQ for more critics), 256x256 and a batch of 256 but for the one"
+    yield "factor; milliseconds of one step: its updates, or with environments one step of the loop with one update."
+    yield "The dashed line is the time in proportion to the work, from the largest value back: a curve above it has"
+    yield "fixed costs on the left, one below it has broken away on the right."
+    for name in dict.fromkeys(name for result in results.values() for name in result["factors"]):
+        yield from ("", f"### {name.capitalize()}", "")
+        for device, result in results.items():
+            if name in result["factors"]:
+                yield from growth_of(name, device, result["factors"][name])
+
+
+def growth_of(name: str, device: str, found: dict[str, Any]) -> Iterator[str]:
+    rows, broken = found["rows"], found["break"]
+    picture = f"cost-growth-{device}-{name.replace(' ', '-')}.svg"
+    yield f"![{name} on {device}](../benchmarks/results/{picture})"
+    yield ""
+    yield f"| {name}, {device} | " + " | ".join(f"{row['value']:,}" for row in rows) + " |"
+    yield "|---" * (len(rows) + 1) + "|"
+    yield "| ms | " + " | ".join(f"{row['ms']:.3g}" for row in rows) + " |"
+    yield ""
+    if broken is None:
+        yield "The time grows no faster than the work."
+        return
+    grown = f"the work {broken['work_grows']:.1f}, the time {broken['time_grows']:.1f} times"
+    yield f"From {broken['from']:,} to {broken['to']:,} {grown}."
+    for one in broken.get("operators", [])[:3]:
+        small, large = one["ms"]
+        yield f"`{one['operator']}`: {small:.3g} to {large:.3g} ms in an eager update."
+    if "explanation" in broken:
+        yield broken["explanation"]
+
+
 def write_page(result: Path, target: Path) -> None:
     """Write the page of a result of `bench.py`, with the other results beside it."""
-    lines = [HEAD, *cpu_sections(json.loads(result.read_text())), END]
+    lines = [HEAD, *cpu_sections(json.loads(result.read_text()))]
+    growth = {device: json.loads(path.read_text()) for device, path in GROWTH.items() if path.exists()}
+    if growth:
+        lines += growth_section(growth)
+    if GPU.exists():
+        lines += gpu_section(json.loads(GPU.read_text()))
+    lines += [END]
     target.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -8,6 +8,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,6 +110,38 @@ def compare(
             }
         )
     return results
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The rates of one side in its turns, the seconds until it was ready, and its memory."""
+
+    rates: list[float]
+    ready_s: float
+    peak_mib: int
+
+
+def in_turns(starts: Sequence[Callable[[], Side]], rounds: int, parallel: int) -> list[Timed | None]:
+    """Start programs side by side, some at once, then run their turns one after the other; None: one that failed."""
+
+    def started(start: Callable[[], Side]) -> Side | None:
+        try:
+            return start()
+        except (AssertionError, OSError):
+            return None
+
+    with ThreadPoolExecutor(parallel) as pool:
+        sides = list(pool.map(started, starts))
+    try:
+        rates = [[side.run() if side is not None else 0.0 for side in sides] for _ in range(rounds)]
+        return [
+            Timed(list(column), side.ready_s, round(side.peak_mib())) if side is not None else None
+            for side, column in zip(sides, zip(*rates, strict=True), strict=True)
+        ]
+    finally:
+        for side in sides:
+            if side is not None:
+                side.stop()
 
 
 def spread(ratios: list[float]) -> dict[str, object]:
