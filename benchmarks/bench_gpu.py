@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,21 +147,19 @@ def main() -> None:
     peak = next((value for part, value in PEAKS.items() if part in name), None)
     result: dict[str, Any] = {"machine": {**machine(), "device": name}, "rounds": args.rounds}
     result |= {"peak_flops": peak, "product_flops": product_rate(args.device)}
-    groups: dict[str, Callable[[], list[Program]]] = {
-        "updates": lambda: [update_program(algo, seeds, args) for algo in args.algos for seeds in args.seeds],
-    }
+    groups = {"updates": [update_program(algo, seeds, args) for algo in args.algos for seeds in args.seeds]}
     if not args.only_updates:
-        groups["runs"] = lambda: [run_program(seeds, args) for seeds in args.seeds]
-        groups |= {"plain": partial(plain_programs, args), "calls": partial(call_programs, args)}
+        groups["runs"] = [run_program(seeds, args) for seeds in args.seeds]
+        groups |= {"plain": plain_programs(args), "calls": call_programs(args)}
+    rows = iter(measure([program for programs in groups.values() for program in programs], args))
     for group, programs in groups.items():
-        rows = measure(programs(), args)
-        for row in rows:
-            if group == "updates" and "error" not in row:
-                used = row["all_per_s"] * row["flop"]
-                row |= {"share_of_product": used / result["product_flops"], "share_of_peak": peak and used / peak}
-        result[group] = rows
-        write_result(args.output, result)
-    if args.output == GPU and CPU.exists():
+        result[group] = [next(rows) for _ in programs]
+    for row in result["updates"]:
+        if "error" not in row:
+            used = row["all_per_s"] * row["flop"]
+            row |= {"share_of_product": used / result["product_flops"], "share_of_peak": peak and used / peak}
+    write_result(args.output, result)
+    if args.output == GPU:
         write_page(CPU, PAGE)
 
 

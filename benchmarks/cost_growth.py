@@ -96,19 +96,26 @@ def start(factor: Factor, value: int, work: float, args: argparse.Namespace) -> 
     return Side(sys.executable, factor.script, [factor.algo, SHAPE, str(warm_up), str(calls * updates), *words])
 
 
-def measure(name: str, values: Sequence[int], args: argparse.Namespace) -> list[dict[str, Any]]:
-    factor = FACTORS[name]
-    works = [factor.work(value) for value in values]
-    starts = [partial(start, factor, *one, args) for one in zip(values, works, strict=True)]
-    rows = []
-    for value, work, timed in zip(values, works, in_turns(starts, args.rounds, args.parallel), strict=True):
+def measure(names: Sequence[str], args: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    """The rows of factors, whose programs compile side by side and take turns."""
+    places = [(name, value) for name in names for value in values_of(name, args)]
+    works = [FACTORS[name].work(value) for name, value in places]
+    starts = [partial(start, FACTORS[name], n, work, args) for (name, n), work in zip(places, works, strict=True)]
+    found = in_turns(starts, args.rounds, args.parallel)
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for (name, value), work, timed in zip(places, works, found, strict=True):
         if timed is None:
             print(f"{name} {value} failed", flush=True)
             continue
-        taken = [1e3 * updates_of(factor, value) / rate for rate in timed.rates]
+        taken = [1e3 * updates_of(FACTORS[name], value) / rate for rate in timed.rates]
         row = {"value": value, "ms": statistics.median(taken), "all_ms": [round(one, 4) for one in taken]}
-        rows.append({**row, "work": work, "peak_mib": timed.peak_mib, "ready_s": round(timed.ready_s, 1)})
+        rows[name].append({**row, "work": work, "peak_mib": timed.peak_mib, "ready_s": round(timed.ready_s, 1)})
     return rows
+
+
+def values_of(name: str, args: argparse.Namespace) -> Sequence[int]:
+    factor = FACTORS[name]
+    return args.values or (factor.cpu_values if args.device == "cpu" else factor.values)
 
 
 def first_break(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -153,14 +160,14 @@ def main() -> None:
     result: dict[str, Any] = {"machine": machine(), "rounds": args.rounds, "factors": {}}
     if output.exists() and args.output is None:  # the other factors stay
         result["factors"] = json.loads(output.read_text())["factors"]
-    for name in args.only:
-        factor = FACTORS[name]
-        rows = measure(name, args.values or (factor.cpu_values if args.device == "cpu" else factor.values), args)
-        result["factors"][name] = {"rows": rows, "break": explained(name, first_break(rows), args.device)}
-        print(json.dumps({name: result["factors"][name]}), flush=True)
-        output.with_name(f"{output.stem}-{name.replace(' ', '-')}.svg").write_text(picture(name, rows, args.device))
-        write_result(output, result)
-    if args.output is None and CPU.exists():
+    # A machine with a GPU has the cores and the memory to compile all programs at once.
+    for names in [args.only] if args.device == "cuda" else [[name] for name in args.only]:
+        for name, rows in measure(names, args).items():
+            result["factors"][name] = {"rows": rows, "break": explained(name, first_break(rows), args.device)}
+            print(json.dumps({name: result["factors"][name]}), flush=True)
+            output.with_name(f"{output.stem}-{name.replace(' ', '-')}.svg").write_text(picture(name, rows, args.device))
+            write_result(output, result)
+    if args.output is None:
         write_page(CPU, PAGE)
 
 

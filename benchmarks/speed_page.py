@@ -183,7 +183,7 @@ def growth_of(name: str, device: str, found: dict[str, Any]) -> Iterator[str]:
 
 def write_page(result: Path, target: Path) -> None:
     """Write the page of a result of `bench.py`, with the other results beside it."""
-    lines = [HEAD, *cpu_sections(json.loads(result.read_text()))]
+    lines = [HEAD, *(cpu_sections(json.loads(result.read_text())) if result.exists() else ())]
     growth = {device: json.loads(path.read_text()) for device, path in GROWTH.items() if path.exists()}
     if growth:
         lines += growth_section(growth)
