@@ -68,7 +68,7 @@ FACTORS = {
     "seeds": Factor((1, 4, 16, 64), (1, 8, 64), lambda n: [f"seeds={n}"]),
     "environments": Factor(
         (1, 4, 16, 64, 256), (1, 16, 256),
-        lambda n: [f"num_envs={n}", f"train_frequency={n}", "learning_starts=1000", "buffer_capacity=100000"],
+        lambda n: [f"num_envs={n}", f"train_frequency={n}", "learning_starts=300", "buffer_capacity=100000"],
         script="side_ours.py",
     ),
 }  # fmt: skip
@@ -92,7 +92,7 @@ def start(factor: Factor, value: int, work: float, args: argparse.Namespace) -> 
     """The program of one value, compiled and warm."""
     calls, updates = turn_length(factor, value, work, args.device), updates_of(factor, value)
     words = [*factor.settings(value), f'device="{args.device}"', f'compile="{"off" if args.eager else "on"}"']
-    warm_up = 40 + -(-1000 // value) if factor.script == "side_ours.py" else 3 * updates
+    warm_up = 20 + -(-300 // value) if factor.script == "side_ours.py" else 3 * updates
     return Side(sys.executable, factor.script, [factor.algo, SHAPE, str(warm_up), str(calls * updates), *words])
 
 
