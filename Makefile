@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.installed
 STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-modern bench-gpu bench-disk repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
+.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-modern bench-gpu cost-growth bench-disk repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,8 +66,9 @@ on-policy-learning: $(STAMP) ## the learning proofs of PPO, A2C and PQN (hours; 
 on-policy-speed: $(STAMP) ## speed of PPO on a GPU: learning, and all on the device
 	$(BIN)/python benchmarks/bench_on_policy.py
 
-bench: $(STAMP) $(PEERS)/.installed $(D3RLPY)/.installed $(TIANSHOU)/.installed ## speed on these cores, taking turns with other libraries: docs/speed.md (an hour; QUICK=1: 5 minutes); resumed where it was stopped
-	$(BIN)/python benchmarks/bench.py --peers $(PEERS)/bin/python --d3rlpy $(D3RLPY)/bin/python --tianshou $(TIANSHOU)/bin/python $(if $(QUICK),--quick --output benchmarks/results/speed-cpu-quick.json)
+bench: $(STAMP) $(PEERS)/.installed $(D3RLPY)/.installed $(TIANSHOU)/.installed ## speed on these cores, taking turns with other libraries: docs/speed.md (an hour, resumed where it was stopped; QUICK=1: 5 minutes, to build/speed-quick.md)
+	@mkdir -p build
+	$(BIN)/python benchmarks/bench.py --peers $(PEERS)/bin/python --d3rlpy $(D3RLPY)/bin/python --tianshou $(TIANSHOU)/bin/python $(if $(QUICK),--quick --again --output build/speed-quick.json --page build/speed-quick.md)
 
 bench-dict: $(STAMP) ## the cost of a Dict observation of one vector
 	$(BIN)/python benchmarks/dict_cost.py --output benchmarks/results/dict-cost.json
@@ -78,8 +79,11 @@ bench-pixels: $(STAMP) ## updates of DrQ and DrQ-v2, taking turns with the same 
 bench-modern: $(STAMP) ## updates of CrossQ, SimBa and FlashSAC on a GPU, taking turns with the same written plainly (4 minutes)
 	$(BIN)/python benchmarks/modern_speed.py --device $(or $(DEVICE),cuda)
 
-bench-gpu: $(STAMP) ## updates per second on a GPU
+bench-gpu: $(STAMP) ## speed on a GPU, 1 to 64 seeds, and the share of its peak: docs/speed.md (4 minutes)
 	$(BIN)/python benchmarks/bench_gpu.py
+
+cost-growth: $(STAMP) ## how cost grows with width, batch, update ratio, critics, seeds and environments: docs/speed.md (8 minutes; DEVICE=cuda: 4)
+	$(BIN)/python benchmarks/cost_growth.py --device $(or $(DEVICE),cpu)
 
 bench-disk: $(STAMP) ## memory of the replay and of a long run, cost of a checkpoint and of having them
 	$(BIN)/python benchmarks/memory.py --output benchmarks/results/memory.json

@@ -3,53 +3,27 @@
 python benchmarks/bench.py --peers PATH --d3rlpy PATH --tianshou PATH [--quick] [--only NAME…] [--rounds 8]
 Each PATH is an interpreter of an environment that `make bench` builds; without one its comparisons are left out. What
 is measured is written at once, and a repeated command measures the rest. Delete the file, or pass --again, to start
-anew. Writes benchmarks/results/speed-cpu.json and docs/speed.md.
+anew. Writes benchmarks/results/speed-cpu.json and docs/speed.md, or --output and --page.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
-import subprocess
-import sys
-import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from programs import PROGRAMS, compare_programs
 from provenance import COMMIT, write_result
-from speed_page import PAGE, page
+from speed_page import PAGE, write_page
 from turns import Task, compare, machine
 from workloads import GROUPS, QUICK
 
 RESULT = Path(__file__).resolve().parent / "results" / "speed-cpu.json"
 USUAL = "peers"  # the environment of a peer that names none
-# Programs that start and end: this library's, and the same of a peer.
-COMMANDS = {
-    "import": ("import rl_training", "import stable_baselines3"),
-    "import of an algorithm": ("from rl_training import SAC", "from stable_baselines3 import SAC"),
-    "--help": ("import sys; sys.argv = ['rl-training', '--help']\nfrom rl_training.cli import main; main()", None),
-}
-
-
-def seconds(python: str, code: str) -> float:
-    started = time.perf_counter()
-    subprocess.run([python, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    return time.perf_counter() - started
-
-
-def commands(pythons: dict[str, str], rounds: int) -> list[dict[str, Any]]:
-    """Seconds of each command, in turns."""
-    found = []
-    for name, (ours, theirs) in COMMANDS.items():
-        peer = pythons.get(USUAL) if theirs is not None else None
-        rows = [(seconds(sys.executable, ours), seconds(peer, theirs or "") if peer else None) for _ in range(rounds)]
-        one = {"command": name, "ours_s": round(statistics.median(row[0] for row in rows), 3)}
-        if peer:
-            one["peer_s"] = round(statistics.median(row[1] for row in rows if row[1] is not None), 3)
-        found.append(one)
-    return found
 
 
 def with_interpreters(task: Task, pythons: dict[str, str]) -> Task:
@@ -58,17 +32,16 @@ def with_interpreters(task: Task, pythons: dict[str, str]) -> Task:
     return replace(task, peers=[peer for peer in named if peer.python is not None and Path(peer.python).exists()])
 
 
-def measure(name: str, task: Task, args: argparse.Namespace) -> list[dict[str, Any]]:
-    stretch = max(task.stretch // 4, 10) if args.quick and task.unit != "calls" else None
-    try:
-        return compare(name, task, "", args.rounds, stretch)
-    except (AssertionError, ValueError, OSError) as error:  # a peer that cannot start must not end the others
-        return [{"task": name, "error": str(error) or type(error).__name__}]
+def stretch(task: Task, args: argparse.Namespace) -> int | None:
+    """The length of a turn; None: that of the task."""
+    return max(task.stretch // 4, 10) if args.quick and task.unit != "calls" else None
 
 
 def shown(one: dict[str, Any]) -> str:
     if "error" in one:
         return f"{one['task']:22} failed: {one['error']}"
+    if "peer" not in one:
+        return f"{one['task']:22} {one['ours_s']:.2f} s"
     low, high = one["ratio_interval"]
     return f"{one['task']:22} {one['ratio_median']:6.2f} [{low:.2f}, {high:.2f}] times {one['peer']}"
 
@@ -82,6 +55,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--again", action="store_true", help="measure what the file has once more")
     parser.add_argument("--output", type=Path, default=RESULT)
+    parser.add_argument("--page", type=Path, default=PAGE, help="docs/speed.md by default")
     args = parser.parse_args()
     args.rounds = args.rounds or (3 if args.quick else 8)
     pythons = {name: getattr(args, name) for name in (USUAL, "d3rlpy", "tianshou") if getattr(args, name)}
@@ -92,26 +66,30 @@ def main() -> None:
     result.pop("provenance", None)
     chosen = args.only or (QUICK if args.quick else [name for tasks in GROUPS.values() for name in tasks])
 
-    def write() -> None:
-        write_result(args.output, result, pythons.get(USUAL))
-        if args.output == RESULT:
-            PAGE.write_text(page(json.loads(args.output.read_text())), encoding="utf-8")
+    def add(found: list[dict[str, Any]], name: str, measure: Callable[[], list[dict[str, Any]]]) -> None:
+        """Add the rows of a workload, unless they are there, and write everything."""
+        if any(one["task"] == name and "error" not in one for one in found):
+            return
+        try:
+            rows = measure()
+        except (AssertionError, ValueError, OSError) as error:  # a peer that cannot start must not end the others
+            rows = [{"task": name, "error": str(error) or type(error).__name__}]
+        found[:] = [one for one in found if one["task"] != name] + rows
+        print(*map(shown, rows), sep="\n", flush=True)
+        write_result(args.output, result, *pythons.values())
+        write_page(args.output, args.page)
 
     for group, tasks in GROUPS.items():
-        found = result.setdefault(group, [])
-        done = {one["task"] for one in found if "error" not in one}
         for name in chosen:
-            task = with_interpreters(tasks[name], pythons) if name in tasks and name not in done else None
-            if task is None or not task.peers:
-                continue
-            found[:] = [one for one in found if one["task"] != name]
-            for one in measure(name, task, args):
-                found.append(one)
-                print(shown(one), flush=True)
-            write()
-    if "commands" not in result and args.only is None:
-        result["commands"] = commands(pythons, args.rounds)
-        write()
+            if name in tasks and (task := with_interpreters(tasks[name], pythons)).peers:
+                add(
+                    result.setdefault(group, []),
+                    name,
+                    partial(compare, name, task, "", args.rounds, stretch(task, args)),
+                )
+    if args.only is None:
+        for name, program in PROGRAMS.items():
+            add(result.setdefault("programs", []), name, partial(compare_programs, name, program, pythons, args.rounds))
 
 
 if __name__ == "__main__":

@@ -1,140 +1,166 @@
-"""Updates per second on a GPU, with one captured graph per step of the loop, for one seed or many.
+"""Speed on a GPU, in absolute figures: `make bench-gpu` (4 minutes with 16 cores, on which the programs compile).
 
-python benchmarks/bench_gpu.py [--algo sac] [--device cuda] [--seeds 1 16 64] [--updates 2000] [--output FILE]
-                               [--set batch_size=512 ...]
---device cpu is slow, and only tests that an algorithm can be measured.
+python benchmarks/bench_gpu.py [--device cuda] [--algos sac dqn …] [--seeds 1 4 16 64] [--rounds 3] [--eager]
+                               [--set batch_size=512 …] [--only-updates] [--output FILE]
+Updates alone, as one program for all seeds, with the share of the card's peak; whole runs of SAC in HalfCheetah-v5;
+`predict` and batches from the replay; the same written plainly in eager torch. Programs compile side by side and take
+turns. Writes benchmarks/results/speed-gpu.json and docs/speed.md. --device cpu, with tiny sizes, only tests it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
+import statistics
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from flops import update_flops
 from provenance import write_result
+from sources import learner_class, parse_changes, shape_name, updates_per_call
+from speed_page import CPU, GPU, PAGE, write_page
+from turns import Side, in_turns, machine
 
-from rl_training.algorithms.base import Learner, ReplaySettings
-from rl_training.algorithms.registry import learner_class
-from rl_training.config.fields import parse
-from rl_training.config.settings import OfflineSettings
-from rl_training.config.train_config import TrainConfig
-from rl_training.core.specs import EnvSpec, continuous, discrete, image, vector
-from rl_training.data.datasets.transition_dataset import ResidentData, TransitionDataset
-from rl_training.data.replay.buffer import ReplayBuffer
-from rl_training.data.replay.frames import FrameReplay
-from rl_training.loops.offline import SCHEDULE_INTERVAL
-from rl_training.run.capacity import make_replay
-
-SHAPES = {
-    "HalfCheetah-v5": EnvSpec(vector(17), continuous(6)),
-    "CartPole-v1": EnvSpec(vector(4), discrete(2)),
-    "pixels": EnvSpec(image(9, 84, 84, frames=3), continuous(6), 1000),
-}
-ROWS = 10_000
+ALGOS = ("sac", "td3", "tqc", "redq", "dqn", "qr_dqn", "iql", "cql")
+# Published peaks of dense products with TF32, by a part of the device's name: floating-point operations per second.
+PEAKS = {"H200": 494.7e12, "H100": 494.7e12, "A100": 156e12, "L40S": 183e12, "4090": 82.6e12}
+TASK, TURN_S = "HalfCheetah-v5", 0.5
 
 
-def filled_source(spec: EnvSpec, settings: ReplaySettings, seeds: int, device: str) -> ReplayBuffer | ResidentData:
-    """Random transitions: a dataset for an offline algorithm, else a replay."""
-    generator = torch.Generator(device=device).manual_seed(0)
-    if isinstance(settings, OfflineSettings):
-        rows = {name: torch.randn(ROWS, *spec.observation.shape) for name in ("obs", "next_obs")}
-        actions = torch.rand(ROWS, spec.action.size) * 2 - 1
-        zeros = torch.zeros(ROWS)
-        return ResidentData(TransitionDataset(**rows, actions=actions, rewards=torch.randn(ROWS), dones=zeros), device)
-    # As in a run, with n-step returns and priorities.
-    config = TrainConfig("any", "any", total_timesteps=ROWS, seeds=tuple(range(seeds)))
-    replay = make_replay(config, settings, spec, torch.device(device))
-    for tensor in replay.storage.values():
-        if tensor.is_floating_point():
-            tensor.normal_(generator=generator)
-    if spec.action.kind == "discrete":
-        replay.storage["actions"].random_(0, spec.action.size, generator=generator)
-    else:
-        replay.storage["actions"].tanh_()
-    if isinstance(replay, FrameReplay):
-        replay.pictures.random_(0, 256, generator=generator)
-        replay.storage["age"].fill_(replay.stack - 1)
-        replay.storage["final"].fill_(-1)
-    replay.finish_writing(ROWS)
-    return replay
+@dataclass(frozen=True)
+class Program:
+    """One measured program: the row it makes, its side, and what one unit of its rate is worth."""
+
+    row: dict[str, Any]
+    script: str
+    arguments: list[str]
+    per_unit: int = 1  # updates or steps of all seeds in one counted step
+
+    def start(self) -> Side:
+        return Side(sys.executable, self.script, self.arguments)
 
 
-def parse_changes(cls: type[Learner], changes: Sequence[str]) -> Any:
-    """The algorithm's settings, with changes such as `batch_size=512`, whose values are JSON."""
-    values = {key: json.loads(value) for key, _, value in (text.partition("=") for text in changes)}
-    return parse(cls.settings_type, values, "algo_kwargs")
+def update_program(algo: str, seeds: int, args: argparse.Namespace) -> Program:
+    settings = parse_changes(learner_class(algo), args.changes)
+    at_once = updates_per_call(settings) if args.device != "cpu" else 1
+    flops = update_flops(algo, shape_name(algo), tuple(args.changes))
+    count = turn(seeds * flops / 20e12 + 2.5e-4, at_once, args)
+    words = [*args.changes, f"seeds={seeds}", f'device="{args.device}"', compile_word(args)]
+    arguments = [algo, shape_name(algo), str(3 * at_once), str(count), *words]
+    return Program({"algo": algo, "seeds": seeds, "flop": flops}, "side_learner.py", arguments, seeds)
 
 
-def shape_of(cls: type[Learner]) -> EnvSpec:
-    """The task that an algorithm is measured on."""
-    if cls.observations == ("image",):
-        return SHAPES["pixels"]
-    return SHAPES["CartPole-v1" if "discrete" in cls.actions else "HalfCheetah-v5"]
+def run_program(seeds: int, args: argparse.Namespace) -> Program:
+    """SAC in its environment: acting, stepping, storing and learning; without evaluations."""
+    count = turn(4e-4 + 60e-6 * seeds, 1, args)
+    words = ["learning_starts=50", "buffer_capacity=100000", *args.changes, f"seeds={seeds}"]
+    words += [f'device="{args.device}"', compile_word(args)]
+    row = {"algo": "sac", "seeds": seeds, "env": TASK}
+    return Program(row, "side_ours.py", ["sac", TASK, "100", str(count), *words], seeds)
 
 
-def updates_per_call(settings: ReplaySettings) -> int:
-    """The number of updates that the loop runs at once on a GPU."""
-    return SCHEDULE_INTERVAL if isinstance(settings, OfflineSettings) else settings.gradient_updates_per_step
+def plain_programs(args: argparse.Namespace) -> list[Program]:
+    """The same written plainly in eager torch: one seed."""
+    device = f'device="{args.device}"'
+    words = ["plain", "SAC", TASK, "5", str(turn(2e-3, 1, args)), device]
+    found = [Program({"algo": "sac", "seeds": 1}, "side_sac_eager.py", words)]
+    pixels = [("drq", "5", "30"), ("drqv2", "5", "30")] if args.device != "cpu" else []
+    for algo, warm_up, count in pixels:
+        row, words = {"algo": algo, "seeds": 1}, ["plain", algo, "pixels", warm_up, count, device, "workers=4"]
+        found.append(Program(row, "side_pixels_eager.py", words))
+    return found
 
 
-def measure(
-    algo: str, seeds: int, device: str, compiled: bool, updates: int, changes: Sequence[str] = ()
-) -> dict[str, Any]:
+def call_programs(args: argparse.Namespace) -> list[Program]:
+    """`predict` of 1 and 1,024 observations, a batch of 256 from the replay."""
+    device = f'device="{args.device}"'
+    return [
+        Program({"call": name}, "side_calls.py", ["sac", TASK, "20", "200", what, device])
+        for name, what in (("predict of 1", "rows=1"), ("predict of 1,024", "rows=1024"), ("batch of 256", "batch=256"))
+    ]
+
+
+def turn(guess_s: float, at_once: int, args: argparse.Namespace) -> int:
+    """Counted steps of a turn of about half a second, a multiple of those that run at once."""
+    if args.device == "cpu":
+        return 2 * at_once
+    return max(2, min(4000, int(TURN_S / guess_s / at_once))) * at_once
+
+
+def compile_word(args: argparse.Namespace) -> str:
+    return f'compile="{"off" if args.eager else "on"}"'
+
+
+def measure(programs: list[Program], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of programs that compile side by side and take turns."""
+    rows = []
+    found = in_turns([program.start for program in programs], args.rounds, args.parallel)
+    for program, timed in zip(programs, found, strict=True):
+        row = dict(program.row)
+        if timed is None:
+            row["error"] = "it did not start"
+        else:
+            rate = statistics.median(timed.rates)
+            row |= {"per_s": rate, "all_per_s": program.per_unit * rate, "ready_s": round(timed.ready_s, 1)}
+            row |= {"rates": [round(one, 2) for one in timed.rates], "peak_mib": timed.peak_mib}
+        print(row, flush=True)
+        rows.append(row)
+    return rows
+
+
+def product_rate(device: str) -> float:
+    """Operations per second of a large matrix product with TF32, the most that this device shows here."""
     torch.set_float32_matmul_precision("high")
-    cls = learner_class(algo)
-    settings = parse_changes(cls, changes)
-    shape = shape_of(cls)
-    learner = cls.create(shape, settings, range(seeds), device=device, compiled=compiled)
-    per_step = updates_per_call(settings)
-    steps = max(updates // per_step // 5, 1)
-    wait: Callable[[], None] = torch.cuda.synchronize if learner.device.type == "cuda" else lambda: None
-    source = filled_source(shape, settings, seeds, device)
-    started = time.perf_counter()
-    for step in range(min(10, steps)):
-        learner.train(source, per_step, step)
-    wait()
-    ready = time.perf_counter() - started
-    rates = []
+    size, times = (8192, 20) if device != "cpu" else (512, 5)
+    a, b = (torch.randn(size, size, device=device) for _ in range(2))
+    wait: Callable[[], None] = torch.cuda.synchronize if device != "cpu" else lambda: None
+    best = float("inf")
     for _ in range(5):
-        started = time.perf_counter()
-        for step in range(steps):
-            learner.train(source, per_step, step)
         wait()
-        rates.append(steps * per_step / (time.perf_counter() - started))
-    rate = sorted(rates)[2]
-    return {
-        "algo": algo,
-        "seeds": seeds,
-        "compiled": compiled,
-        "updates_per_s": rate,
-        "seeds_x_updates_per_s": seeds * rate,
-        "steps_per_s": rate / per_step,  # of the loop, without the time of environments
-        "ready_s": ready,
-    }
+        started = time.perf_counter()
+        for _ in range(times):
+            a @ b
+        wait()
+        best = min(best, (time.perf_counter() - started) / times)
+    return 2 * size**3 / best
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--algo", default="sac")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 16, 64])
-    parser.add_argument("--updates", type=int, default=2000)
-    parser.add_argument("--eager", action="store_true", help="also without compilation")
-    parser.add_argument("--only-eager", action="store_true", help="only without compilation")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    parser.add_argument("--algos", nargs="+", default=list(ALGOS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 4, 16, 64])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--eager", action="store_true", help="without compilation")
+    parser.add_argument("--only-updates", action="store_true")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=JSON", dest="changes", help="settings")
-    parser.add_argument("--output", type=Path)
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--parallel", type=int, default=max(1, cores - 2), help="programs that compile at once")
+    parser.add_argument("--output", type=Path, default=GPU)
     args = parser.parse_args()
-    rows = []
-    for compiled in (False,) if args.only_eager else (False, True) if args.eager else (True,):
-        for seeds in args.seeds:
-            rows.append(measure(args.algo, seeds, args.device, compiled, args.updates, args.changes))
-            print(json.dumps(rows[-1]), flush=True)
-    if args.output:
-        write_result(args.output, {"rows": rows})
+    name = torch.cuda.get_device_name(0) if args.device == "cuda" else "cpu"
+    peak = next((value for part, value in PEAKS.items() if part in name), None)
+    result: dict[str, Any] = {"machine": {**machine(), "device": name}, "rounds": args.rounds}
+    result |= {"peak_flops": peak, "product_flops": product_rate(args.device)}
+    groups = {"updates": [update_program(algo, seeds, args) for algo in args.algos for seeds in args.seeds]}
+    if not args.only_updates:
+        groups["runs"] = [run_program(seeds, args) for seeds in args.seeds]
+        groups |= {"plain": plain_programs(args), "calls": call_programs(args)}
+    rows = iter(measure([program for programs in groups.values() for program in programs], args))
+    for group, programs in groups.items():
+        result[group] = [next(rows) for _ in programs]
+    for row in result["updates"]:
+        if "error" not in row:
+            used = row["all_per_s"] * row["flop"]
+            row |= {"share_of_product": used / result["product_flops"], "share_of_peak": peak and used / peak}
+    write_result(args.output, result)
+    if args.output == GPU:
+        write_page(CPU, PAGE)
 
 
 if __name__ == "__main__":

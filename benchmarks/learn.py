@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from proofs import PROOFS, on_policy_proofs
 from provenance import ROOT, write_result
+from svg import standalone
 
 from rl_training.checkpoint.read import load_checkpoint
 from rl_training.cli import load_config
@@ -30,7 +31,6 @@ from rl_training.core.d4rl import normalized_score
 from rl_training.core.results import TrainResult
 from rl_training.core.statistics import summarize
 from rl_training.envs.host.factory import env_source
-from rl_training.report.chart_style import CHART_CSS
 from rl_training.report.charts import Point, Series, line_chart
 from rl_training.run.agent import load_agent
 from rl_training.run.algorithm_spec import get_algorithm_spec
@@ -178,10 +178,7 @@ def curve_svg(result: dict[str, Any]) -> str:
         summary = summarize(values)
         points.append(Point(step, summary["iqm"], *summary["interval"]))
     chart = line_chart([Series("evaluation", points, markers=True)], result["name"], steps_label(result), "return")
-    svg = chart[chart.index("<svg") : chart.index("</svg>") + 6]
-    colours = "--accent:#2563eb;--accent-2:#d97706;--grid:#e3e6eb;--axis:#98a2b3;--muted:#475467;--card:#fff"
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" style="background:#fff;{colours}" '
-    return svg.replace("<svg ", head, 1).replace(">", f"><style>{CHART_CSS}</style>", 1) + "\n"
+    return standalone(chart)
 
 
 def peer_of(name: str, folder: Path) -> dict[str, Any] | None:

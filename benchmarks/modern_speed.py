@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench_gpu import SHAPES, filled_source, updates_per_call
 from on_policy_device import activities, seconds, table
 from provenance import write_result
 from side_modern_eager import PLAIN, PlainSimba
+from sources import SHAPES, filled_source, updates_per_call
 from turns import machine
 
 from rl_training.algorithms.base import Learner

@@ -27,14 +27,14 @@ TASKS = (("sac", False, 30), ("sac", True, 40), ("dqn", False, 150), ("drq", Fal
 def take_turns(algo: str, compiled: bool, updates: int) -> None:
     """A process in one mode: for every line on stdin, run some updates and print their speed."""
     import torch
-    from bench_gpu import filled_source, shape_of
+    from sources import SHAPES, filled_source, shape_name
 
     from rl_training.algorithms.registry import learner_class
 
     torch.set_num_threads(1)
     cls = learner_class(algo)
     settings = cls.settings_type(batch_size=32) if (cls.observations == ("image",)) else cls.settings_type()
-    shape = shape_of(cls)
+    shape = SHAPES[shape_name(algo)]
     learner = cls.create(shape, settings, [0], compiled=compiled)
     source = filled_source(shape, settings, 1, "cpu")
     for step in range(3):

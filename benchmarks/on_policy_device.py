@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench_gpu import SHAPES
 from side_ppo_eager import PlainPPO, Settings
+from sources import SHAPES
 from turns import machine
 
 from rl_training.algorithms.on_policy import OnPolicyLearner

@@ -1,4 +1,4 @@
-"""Paces training programs that take turns on the same cores: each runs a turn of steps on request."""
+"""Paces programs that take turns on the same cores: each runs a turn of steps, or one piece of work, on request."""
 
 from __future__ import annotations
 
@@ -34,11 +34,21 @@ class Pacer:
         if past < 0 or past % self.stretch:
             return
         self.finish()
-        if past > 0:
-            self.answers.write(f"{self.stretch / (time.perf_counter() - self.started)}\n")
-        else:
-            self.answers.write("ready\n")
+        self.answer(self.stretch / (time.perf_counter() - self.started) if past > 0 else None)
+        self.started = time.perf_counter()
+
+    def answer(self, rate: float | None) -> None:
+        """Answer with the rate of a turn (None: ready for the first), and wait for the next."""
+        self.answers.write("ready\n" if rate is None else f"{rate}\n")
         self.answers.flush()
         if not sys.stdin.readline():
             sys.exit(0)
-        self.started = time.perf_counter()
+
+    def serve(self, work: Callable[[], object], prepare: Callable[[], object] = lambda: None) -> None:
+        """One call of `work` a turn, after `prepare`, which is not timed."""
+        self.answer(None)
+        while True:
+            prepare()
+            started = time.perf_counter()
+            work()
+            self.answer(1 / (time.perf_counter() - started))

@@ -30,8 +30,9 @@ TURNS = {"cpu": {"stretch": 4, "warm_up": 4}, "cuda": {"stretch": 200, "warm_up"
 
 def task(algo: str, device: str, workers: int) -> Task:
     where = f'device="{device}"'
-    peer = Peer("eager", algo, [where, f"workers={workers}"], "side_pixels_eager.py")
-    return Task(algo, "pixels", [*SETTINGS[algo], where], [peer], script="side_learner.py", **TURNS[device])
+    peer = Peer("plain", algo, [where, f"workers={workers}"], "side_pixels_eager.py", sys.executable)
+    turns = TURNS[device]
+    return Task(algo, "pixels", [*SETTINGS[algo], where], [peer], script="side_learner.py", unit="updates", **turns)
 
 
 def sampling_share(algo: str, device: str, rounds: int) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Updates only, without an environment: `side_learner.py ALGO SHAPE WARM_UP STRETCH [setting=value …]`.
 
-SHAPE is one of bench_gpu.SHAPES. `device` may be given beside the algorithm's settings.
+SHAPE is one of sources.SHAPES. `device`, `compile`, `seeds` (their number) and `updates` (of one call) may be given
+beside the algorithm's settings.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import json
 import sys
 
 import torch
-from bench_gpu import SHAPES, filled_source, updates_per_call
 from pacer import Pacer
+from sources import SHAPES, filled_source, updates_per_call
 
 from rl_training.algorithms.base import Learner
 from rl_training.algorithms.registry import learner_class
@@ -21,17 +22,18 @@ from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.run.plan import choose_plan
 
 
-def make_learner(algo: str, shape_name: str, changes: list[str]) -> tuple[Learner, ReplayBuffer | ResidentData, int]:
+def make_learner(algo: str, task: str, changes: list[str]) -> tuple[Learner, ReplayBuffer | ResidentData, int]:
     """A learner as in a run of a million steps, a source of random data, and the updates per call."""
     values = {key: json.loads(value) for key, _, value in (text.partition("=") for text in changes)}
-    device, cls, shape = values.pop("device", "cpu"), learner_class(algo), SHAPES[shape_name]
+    device, seeds, updates = values.pop("device", "cpu"), values.pop("seeds", 1), values.pop("updates", 0)
+    compiled, cls, shape = values.pop("compile", "on"), learner_class(algo), SHAPES[task]
     settings = parse(cls.settings_type, values, "algo_kwargs")
-    config = TrainConfig(algo, shape_name, total_timesteps=1_000_000, device=device, compile="on", algo_kwargs=values)
+    config = TrainConfig(algo, task, total_timesteps=1_000_000, device=device, compile=compiled, algo_kwargs=values)
     plan = choose_plan(config, settings, shape)
     plan.apply()
-    learner = cls.create(shape, settings, [0], device=plan.device, compiled=plan.compiled)
-    source = filled_source(shape, settings, 1, plan.device)
-    return learner, source, updates_per_call(settings) if device != "cpu" else 1
+    learner = cls.create(shape, settings, range(seeds), device=plan.device, compiled=plan.compiled)
+    source = filled_source(shape, settings, seeds, plan.device)
+    return learner, source, updates or (updates_per_call(settings) if device != "cpu" else 1)
 
 
 def main() -> None:

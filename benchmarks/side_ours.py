@@ -13,6 +13,8 @@ from rl_training.config.train_config import TrainConfig
 from rl_training.run.callbacks import Callback
 from rl_training.run.run import train
 
+OWN = ("num_envs", "checkpoint_interval", "device", "compile", "seeds")  # not settings of the algorithm
+
 
 class Turns(Callback):
     def __init__(self, pacer: Pacer) -> None:
@@ -25,11 +27,13 @@ class Turns(Callback):
 def main() -> None:
     algo, env_id, warm_up, stretch, *settings = sys.argv[1:]
     values = {key: json.loads(value) for key, _, value in (word.partition("=") for word in settings)}
-    own = {name: values.pop(name) for name in ("num_envs", "checkpoint_interval") if name in values}
+    own = {name: values.pop(name) for name in OWN if name in values}
+    if "seeds" in own:
+        own["seeds"] = tuple(range(own["seeds"]))  # their number
     with tempfile.TemporaryDirectory() as folder:
         config = TrainConfig(
-            algo, env_id, total_timesteps=1_000_000, output_dir=Path(folder), eval_episodes=0, compile="on",
-            device="cpu", algo_kwargs=values, **{"checkpoint_interval": 10_000_000, **own},
+            algo, env_id, total_timesteps=1_000_000, output_dir=Path(folder), eval_episodes=0,
+            algo_kwargs=values, **{"device": "cpu", "compile": "on", "checkpoint_interval": 10_000_000, **own},
         )  # fmt: skip
         train(config, callbacks=[Turns(Pacer(int(warm_up), int(stretch)))], show_progress=False)
 

@@ -8,6 +8,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,15 +42,23 @@ class Task:
     unit: str = "environment steps"
 
 
+def environment() -> dict[str, str]:
+    """The variables of a program of this library, or of a peer."""
+    path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
 class Side:
     """A process of one library that runs its turns on request."""
 
     def __init__(self, python: str, script: str, arguments: list[str]) -> None:
-        path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH")]))
-        env = {**os.environ, "PYTHONPATH": path}
         started = time.perf_counter()
         self.process = subprocess.Popen(
-            [python, str(HERE / script), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+            [python, str(HERE / script), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
         )
         assert self.process.stdin is not None and self.process.stdout is not None
         assert self.process.stdout.readline().strip() == "ready", f"{script} did not start"
@@ -96,12 +106,51 @@ def compare(
                 "unit": task.unit,
                 "ready_s": [round(sides[0].ready_s, 1), round(sides[number].ready_s, 1)],  # ours, the peer's
                 "peak_mib": [peaks[0], peaks[number]],
-                "ratio_median": statistics.median(ratios),
-                "ratio_interval": [round(x, 3) for x in bootstrap_interval(ratios, statistics.median)],
-                "ratios": [round(ratio, 3) for ratio in ratios],
+                **spread(ratios),
             }
         )
     return results
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The rates of one side in its turns, the seconds until it was ready, and its memory."""
+
+    rates: list[float]
+    ready_s: float
+    peak_mib: int
+
+
+def in_turns(starts: Sequence[Callable[[], Side]], rounds: int, parallel: int) -> list[Timed | None]:
+    """Start programs side by side, some at once, then run their turns one after the other; None: one that failed."""
+
+    def started(start: Callable[[], Side]) -> Side | None:
+        try:
+            return start()
+        except (AssertionError, OSError):
+            return None
+
+    with ThreadPoolExecutor(parallel) as pool:
+        sides = list(pool.map(started, starts))
+    try:
+        rates = [[side.run() if side is not None else 0.0 for side in sides] for _ in range(rounds)]
+        return [
+            Timed(list(column), side.ready_s, round(side.peak_mib())) if side is not None else None
+            for side, column in zip(sides, zip(*rates, strict=True), strict=True)
+        ]
+    finally:
+        for side in sides:
+            if side is not None:
+                side.stop()
+
+
+def spread(ratios: list[float]) -> dict[str, object]:
+    """The median of the rounds' ratios, its bootstrap interval of 95 %, and all of them."""
+    return {
+        "ratio_median": statistics.median(ratios),
+        "ratio_interval": [round(x, 3) for x in bootstrap_interval(ratios, statistics.median)],
+        "ratios": [round(ratio, 3) for ratio in ratios],
+    }
 
 
 def machine() -> dict[str, object]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 
+from pixel_speed import task as pixel_task
 from turns import Peer, Task
 
 REPLAY = ["learning_starts=200", "batch_size=256"]  # the same names on both sides
 DISCRETE = ["learning_starts=200", "batch_size=64", "hidden_sizes=[64,64]", "train_frequency=1",
             "gradient_updates_per_step=1", "buffer_capacity=100000"]  # fmt: skip
 PEER_DISCRETE = ["learning_starts=200", "batch_size=64", "train_freq=1", "gradient_steps=1", "buffer_size=100000"]
+TIANSHOU_DISCRETE = ["learning_starts=200", "batch_size=64", "hidden_sizes=[64,64]", "threads=1"]
+ATOMS, COPY = ["num_atoms=51", "v_min=0", "v_max=200"], "target_update_interval=500"
+LEVELS = ["num_quantiles=8", "num_target_quantiles=8", "num_policy_quantiles=32"]  # tianshou's numbers
 MILLION, PEER_MILLION = "buffer_capacity=1000000", "buffer_size=1000000"
 WIDE, PEER_WIDE = "hidden_sizes=[256,256]", 'policy_kwargs={"net_arch":[256,256]}'
 CHEETAH, CARTPOLE = "HalfCheetah-v5", "CartPole-v1"
@@ -40,6 +44,10 @@ TRAINING = {
         "qr_dqn", CARTPOLE, [*DISCRETE, "num_quantiles=200", "max_grad_norm=null"],
         [Peer("sb3_contrib", "QRDQN", [*PEER_DISCRETE, 'policy_kwargs={"n_quantiles":200,"net_arch":[64,64]}'])],
     ),
+    "crossq-halfcheetah": Task(
+        "crossq", CHEETAH, [*REPLAY, WIDE, "critic_hidden_sizes=[512,512]", MILLION],
+        [Peer("sbx", "CrossQ", [*REPLAY, PEER_MILLION, 'policy_kwargs={"net_arch":{"pi":[256,256],"qf":[512,512]}}'])],
+    ),
     "redq-hopper": Task(
         "redq", "Hopper-v5",
         [*REPLAY, WIDE, "num_critics=10", "subset_size=2", "gradient_updates_per_step=20"],
@@ -47,6 +55,17 @@ TRAINING = {
               "side_tianshou.py", "tianshou")],
         stretch=20, warm_up=230,  # of 20 updates each
     ),
+    **{
+        f"{algo}-cartpole": Task(
+            algo, CARTPOLE, [*DISCRETE, *ours],
+            # One thread, as our side chooses for networks of this size.
+            [Peer("tianshou", peer, [*TIANSHOU_DISCRETE, *theirs], "side_tianshou.py", "tianshou")],
+        )
+        for algo, peer, ours, theirs in (
+            ("c51_dqn", "C51", ATOMS, [*ATOMS, COPY]), ("iqn", "IQN", LEVELS, [COPY]),
+            ("discrete_sac", "DiscreteSAC", [], []),
+        )
+    },
     **{
         f"ppo-{env_id.partition('-')[0].lower()}-{envs}": Task(
             "ppo", env_id, [*PPO, f"num_envs={envs}"],
@@ -63,7 +82,7 @@ TRAINING = {
     ),
 }  # fmt: skip
 
-# Updates alone, on random data.
+# Updates alone, on random data; of pixels the peer is the same as the authors wrote it, in eager torch.
 NETWORKS = ["batch_size=256", WIDE]
 UPDATES = {
     f"{algo}-updates": Task(
@@ -73,8 +92,10 @@ UPDATES = {
     )
     for algo, peer, settings, stretch in (
         ("iql", "IQL", [], 400), ("td3_bc", "TD3PlusBC", [], 400), ("cql", "CQL", ["num_cql_samples=10"], 60),
+        ("bc", "BC", [], 1000),
     )
 }  # fmt: skip
+UPDATES |= {f"{algo}-updates": pixel_task(algo, "cpu", workers=1) for algo in ("drq", "drqv2")}
 
 # One call after the other in one process: `predict` of 1 and 1,024 observations, a batch from a full replay.
 CALLS = {
@@ -96,6 +117,16 @@ CALLS = {
     ),
 }  # fmt: skip
 
-GROUPS = {"training": TRAINING, "updates": UPDATES, "calls": CALLS}
+# A checkpoint when 5,000 transitions are new, and the resume from it: of a replay of 50,000.
+FILES = {
+    f"{what}-sac": Task(
+        "sac", CHEETAH, [what, "buffer_capacity=50000"],
+        [Peer("stable_baselines3", "SAC", [what, "buffer_size=50000"], "side_sb3_files.py")],
+        stretch=5_000, script="side_files.py", warm_up=50_000, unit="calls",
+    )
+    for what in ("save", "resume")
+}  # fmt: skip
+
+GROUPS = {"training": TRAINING, "updates": UPDATES, "calls": CALLS, "files": FILES}
 # One of each group, the cheapest, for a first look.
-QUICK = ("dqn-cartpole", "iql-updates", "predict-sac-1", "predict-dqn-1", "predict-sac-1024", "replay-sampling")
+QUICK = ("dqn-cartpole", "iql-updates", "predict-sac-1", "predict-dqn-1", "predict-sac-1024", "replay-sampling", *FILES)

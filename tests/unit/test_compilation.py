@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
@@ -135,3 +137,9 @@ def test_a_learner_announces_every_program_that_it_compiles() -> None:
         learner.act_explore(torch.zeros(1, 1, 2), step, 0.0)
         learner.train(replay, 1, step)
     assert len(announced) == 2  # acting and learning
+
+
+def test_an_eager_run_does_not_import_the_compiler() -> None:
+    """Dynamo is half of the time to import everything."""
+    code = "import sys, rl_training.run.run, rl_training.algorithms.sac; sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -21,8 +21,8 @@ BENCHMARKS = ROOT / "benchmarks"
 RESULTS = sorted((BENCHMARKS / "results").glob("*.json"))
 # Programs whose result files are kept.
 WRITERS = (
-    *("learn", "bench", "bench_gpu", "memory", "checkpoint_cost", "checkpoint_overhead", "pixel_speed"),
-    *("priority_cost", "peer_scores", "goals", "dict_cost", "bench_on_policy", "serve_load", "modern_speed"),
+    *("learn", "bench", "bench_gpu", "cost_growth", "memory", "checkpoint_cost", "checkpoint_overhead", "pixel_speed"),
+    *("priority_cost", "peer_scores", "goals", "dict_cost", "bench_on_policy", "serve_load", "modern_speed", "loop_speed"),
     *("../scripts/kill_campaign", "../scripts/fuzz"),
 )
 
@@ -69,17 +69,64 @@ def test_every_program_of_results_writes_its_provenance(
 
 
 @pytest.mark.parametrize("algo", ["qr_dqn", "rainbow_dqn", "sac", "iql"])
+def test_every_kind_of_algorithm_can_be_measured_without_an_environment(benchmark_module: Any, algo: str) -> None:
+    """Discrete and continuous actions, priorities, a dataset; several seeds."""
+    task = benchmark_module("sources").shape_name(algo)
+    words = ["batch_size=4", "hidden_sizes=[8]", "seeds=2", 'compile="off"', "updates=3"]
+    learner, source, count = benchmark_module("side_learner").make_learner(algo, task, words)
+    learner.train(source, count, 0)
+    assert learner.seeds == (0, 1) and learner.update_count == count == 3
+
+
+@pytest.mark.sweep
 def test_gpu_benchmark_runs_dry_on_a_cpu(
-    benchmark_module: Any, algo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    benchmark_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Discrete and continuous actions, priorities, a dataset."""
-    words = ["--device", "cpu", "--only-eager", "--seeds", "1", "--updates", "1", "--output", str(tmp_path / "a.json")]
-    words += ["--set", "batch_size=4", "hidden_sizes=[8]"]
-    monkeypatch.setattr(sys, "argv", [str(BENCHMARKS / "bench_gpu.py"), "--algo", algo, *words])
+    words = ["--device", "cpu", "--eager", "--algos", "dqn", "--seeds", "1", "2", "--rounds", "1"]
+    words += ["--set", "batch_size=4", "hidden_sizes=[8]", "--output", str(tmp_path / "a.json")]
+    monkeypatch.setattr(sys, "argv", [str(BENCHMARKS / "bench_gpu.py"), *words])
     benchmark_module("bench_gpu").main()
-    (row,) = json.loads((tmp_path / "a.json").read_text())["rows"]
-    assert row == json.loads(capsys.readouterr().out) and row["algo"] == algo
-    assert row["updates_per_s"] > 0 and not row["compiled"]
+    result = json.loads((tmp_path / "a.json").read_text())
+    one, two = result["updates"]
+    assert two["all_per_s"] == 2 * two["per_s"] > 0 and one["flop"] == two["flop"]
+    assert one["share_of_product"] == pytest.approx(one["per_s"] * one["flop"] / result["product_flops"])
+    rows = [row for group in ("runs", "plain", "calls") for row in result[group]]
+    assert len(rows) == 6 and all(row["per_s"] > 0 for row in rows)
+    assert any("predict of 1,024" in line for line in benchmark_module("speed_page").gpu_section(result))
+
+
+def test_operations_of_an_update_are_those_of_its_layers(benchmark_module: Any) -> None:
+    counted = benchmark_module("flops").update_flops("sac", "HalfCheetah-v5", ("batch_size=32", "hidden_sizes=[64,64]"))
+    actor, critic = (inputs * 64 + 64 * 64 + 64 * outputs for inputs, outputs in ((17, 12), (23, 1)))
+    # Two critics: loss and its gradient 6, target 2, through them to the actor 4; the actor: next action 2, loss 6.
+    assert counted == pytest.approx(32 * (2 * critic * 12 + actor * 8), rel=0.05)
+
+
+def test_where_scaling_breaks(benchmark_module: Any) -> None:
+    growth = benchmark_module("cost_growth")
+    rows = [{"value": n, "work": n, "ms": ms} for n, ms in ((1, 1.0), (2, 1.1), (4, 2.2), (8, 6.0), (16, 30.0))]
+    assert growth.first_break(rows[:3]) is None  # a fixed cost is no break
+    found = growth.first_break(rows)
+    assert (found["from"], found["to"], found["work_grows"]) == (4, 8, 2.0)
+
+
+def test_the_speed_page_has_every_row_and_its_aim(benchmark_module: Any, tmp_path: Path) -> None:
+    page = benchmark_module("speed_page")
+    ratios = {"ratio_median": 2.5, "ratio_interval": [2.4, 2.6]}
+    rates = {"ours_steps_per_s": 500.0, "peer_steps_per_s": 200.0, "ready_s": [20.0, 3.5], "peak_mib": [400, 300]}
+    sac = {"task": "sac-halfcheetah", "peer": "stable_baselines3 SAC", "unit": "environment steps", **rates, **ratios}
+    failed, help_ = {"task": "td3-halfcheetah", "error": "no"}, {"task": "--help", "unit": "programs", "ours_s": 0.4}
+    start = {"task": "first update, eager", "unit": "programs", "ours_s": 3.0, "peer": "sbx", "peer_s": 1.5}
+    made = {"commit": 40 * "a", "versions": {"torch": "2"}}
+    result = {"machine": {"cores": 2}, "rounds": 8, "provenance": made, "training": [sac, failed]}
+    result["programs"] = [help_, {**start, "ratio_median": 0.5, "ratio_interval": [0.4, 0.6]}]
+    (tmp_path / "a.json").write_text(json.dumps(result))
+    page.write_page(tmp_path / "a.json", tmp_path / "a.md")
+    text = (tmp_path / "a.md").read_text()
+    row = "| sac-halfcheetah | stable_baselines3 SAC | **2.50** [2.40, 2.60] | 2.3 | 500 | 200 | 20 / 3.5 | 400 / 300 |"
+    assert row in text and "| td3-halfcheetah | | failed: no |" in text and "| --help |  |  |  | 0.40 |  |" in text
+    assert "| first update, eager | sbx | **0.50** [0.40, 0.60] | 8 s | 3.00 | 1.50 |" in text
+    assert "Faster than the peer in 1 of 2 rows; slower in first update, eager (sbx: 0.50)." in text
 
 
 def test_every_proof_has_a_valid_config(benchmark_module: Any) -> None:

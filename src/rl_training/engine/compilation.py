@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._dynamo import lookup_backend
 
 from rl_training.core.signals import interruptible
 from rl_training.engine.compile_cache import compile_cache
@@ -108,6 +107,8 @@ class _Recorder:
     """A compiler backend that records the compiled kernels and the tensors of their first call."""
 
     def __init__(self, backend: str) -> None:
+        from torch._dynamo import lookup_backend  # here: half of the time to import everything, for compiling alone
+
         self.backend = lookup_backend(backend)
         self.kernels: list[Callable[..., Any]] = []
         self.arguments: tuple[Any, ...] = ()

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -196,12 +197,12 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def git_commit(folder: Path | None = None, exclude: str | None = None) -> str | None:
+def git_commit(folder: Path | None = None, exclude: Sequence[str] = ()) -> str | None:
     """The git commit of a folder, by default the current one, with `+changes` if it is not clean.
 
     Changes under `exclude` are ignored.
     """
-    paths = ["--", ".", f":!{exclude}"] if exclude else []
+    paths = ["--", ".", *(f":!{one}" for one in exclude)]
     try:
         commit = _git(folder, "rev-parse", "HEAD")
         return commit + ("+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", *paths) else "")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import groupby, pairwise
+from typing import Literal
 
 from rl_training.report.chart_style import COLORS
 from rl_training.report.html import data_table
@@ -15,6 +16,7 @@ from rl_training.report.html import data_table
 MAX_DRAWN = 1e150
 MIN_RANGE = 1e-150
 UNITS = ((1e9, 1e9, "B"), (1e6, 1e6, "M"), (1e4, 1e3, "k"), (0.0, 1.0, ""))
+Scale = Literal["from zero", "from data", "log"]
 LEFT, RIGHT, TOP, BOTTOM = 50.0, 14.0, 24.0, 38.0
 
 
@@ -52,9 +54,14 @@ class Axis:
     start: float
     end: float
     ticks: tuple[float, ...]
+    log: bool = False
 
     def __call__(self, value: float) -> float:
-        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+        low, high, value = (math.log(one) if self.log else one for one in (self.low, self.high, value))
+        return self.start + (value - low) / (high - low) * (self.end - self.start)
+
+    def labels(self) -> list[str]:
+        return [format_number(tick) for tick in self.ticks] if self.log else format_ticks(self.ticks)
 
 
 def line_chart(
@@ -66,9 +73,12 @@ def line_chart(
     note: str = "",
     x_name: str = "step",
     size: tuple[int, int] = (480, 260),
-    from_zero: bool = True,
+    scale: Scale = "from zero",
 ) -> str:
-    """One figure: title and note in HTML, curves with bands in SVG and a table, or a remark that there is no data."""
+    """One figure: title and note in HTML, curves with bands in SVG and a table, or a remark that there is no data.
+
+    `scale`: the horizontal axis starts at zero or at the data; "log": both axes are logarithmic, of positive values.
+    """
     width, height = size
     drawn = [replace(one, points=_drawable(one.points)) for one in series]
     drawn = [_colored(one, index) for index, one in enumerate(one for one in drawn if one.points)]
@@ -79,10 +89,13 @@ def line_chart(
     if not drawn:
         return f'<figure class="chart">{caption}<p class="empty">No data yet.</p></figure>'
     points = [point for one in drawn for point in one.points]
-    x_values = [point.x for point in points] + ([0.0] if from_zero else [])
-    x_axis = _step_axis(x_values, LEFT, width - RIGHT, max_ticks=max(5, width // 90))
+    x_values = [point.x for point in points] + ([0.0] if scale == "from zero" else [])
     y_values = [value for point in points for value in (point.y, point.low, point.high) if value is not None]
-    y_axis = value_axis(y_values, height - BOTTOM, TOP, max_ticks=max(5, height // 50))
+    if scale == "log":
+        x_axis, y_axis = _log_axis(x_values, LEFT, width - RIGHT, 4), _log_axis(y_values, height - BOTTOM, TOP, 10)
+    else:
+        x_axis = _step_axis(x_values, LEFT, width - RIGHT, max_ticks=max(5, width // 90))
+        y_axis = value_axis(y_values, height - BOTTOM, TOP, max_ticks=max(5, height // 50))
     parts = [
         *frame(x_axis, y_axis, x_label, y_label),
         *(part for one in sorted(drawn, key=lambda one: not one.thin) for part in _curve(one, x_axis, y_axis)),
@@ -173,6 +186,13 @@ def _step_axis(values: Sequence[float], start: float, end: float, max_ticks: int
     return Axis(low, high, start, end, ticks)
 
 
+def _log_axis(values: Sequence[float], start: float, end: float, base: int) -> Axis:
+    """A logarithmic axis between powers of the base that enclose the values."""
+    low, high = math.floor(math.log(min(values), base) + 1e-9), math.ceil(math.log(max(values), base) - 1e-9)
+    ticks = tuple(float(base) ** power for power in range(low, max(high, low + 1) + 1))
+    return Axis(ticks[0], ticks[-1], start, end, ticks, log=True)
+
+
 def value_axis(values: Sequence[float], start: float, end: float, max_ticks: int) -> Axis:
     """An axis of values, between round numbers."""
     low, high = min(values), max(values)
@@ -187,12 +207,12 @@ def value_axis(values: Sequence[float], start: float, end: float, max_ticks: int
 def frame(x_axis: Axis, y_axis: Axis, x_label: str, y_label: str) -> Iterator[str]:
     """The grid, the axes and their labels."""
     left, right, bottom = x_axis.start, x_axis.end, y_axis.start
-    for tick, label in zip(y_axis.ticks, format_ticks(y_axis.ticks), strict=True):
+    for tick, label in zip(y_axis.ticks, y_axis.labels(), strict=True):
         y = y_axis(tick)
         yield f'<line class="grid" x1="{left:g}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield f'<text x="{left - 8:g}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
     yield f'<line class="axis" x1="{left:g}" x2="{right:g}" y1="{bottom:g}" y2="{bottom:g}"/>'
-    for tick, label in zip(x_axis.ticks, format_ticks(x_axis.ticks), strict=True):
+    for tick, label in zip(x_axis.ticks, x_axis.labels(), strict=True):
         x = x_axis(tick)
         yield f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom:g}" y2="{bottom + 4:g}"/>'
         yield f'<text x="{x:.1f}" y="{bottom + 17:g}" text-anchor="middle">{label}</text>'

@@ -120,7 +120,7 @@ def _profiles(one: TaskTable, score: str, colors: Mapping[str, int]) -> str:
         points = map(Point, one.thresholds, profile.values, low, high)
         series.append(Series(profile.name, list(points), color=colors[profile.name]))
     return line_chart(
-        series, "Performance profile", score, "fraction of runs above", x_name=score, size=(470, 260), from_zero=False
+        series, "Performance profile", score, "fraction of runs above", x_name=score, size=(470, 260), scale="from data"
     )
 
 
