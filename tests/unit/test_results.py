@@ -22,8 +22,8 @@ RESULTS = sorted((BENCHMARKS / "results").glob("*.json"))
 # Programs whose result files are kept.
 WRITERS = (
     *("learn", "bench", "bench_gpu", "cost_growth", "memory", "checkpoint_cost", "checkpoint_overhead", "pixel_speed"),
-    *("priority_cost", "peer_scores", "goals", "dict_cost", "bench_on_policy", "serve_load", "modern_speed", "loop_speed"),
-    *("../scripts/kill_campaign", "../scripts/fuzz"),
+    *("priority_cost", "peer_scores", "goals", "dict_cost", "bench_on_policy", "serve_load", "modern_speed"),
+    *("loop_speed", "../scripts/kill_campaign", "../scripts/fuzz"),
 )
 
 
