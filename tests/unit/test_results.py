@@ -22,8 +22,8 @@ RESULTS = sorted((BENCHMARKS / "results").glob("*.json"))
 # Programs whose result files are kept.
 WRITERS = (
     *("learn", "bench", "bench_gpu", "memory", "checkpoint_cost", "checkpoint_overhead", "pixel_speed"),
-    *("priority_cost", "peer_scores", "goals", "dict_cost", "bench_on_policy", "serve_load"),
-    *("../scripts/kill_campaign", "../scripts/fuzz"),
+    *("priority_cost", "peer_scores", "goals", "dict_cost", "bench_on_policy", "serve_load", "export_latency"),
+    *("../scripts/kill_campaign", "../scripts/fuzz", "../scripts/install_check"),
 )
 
 
