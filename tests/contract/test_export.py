@@ -283,6 +283,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     assert not answer["equal"] and "the agent has changed since the export" in answer["problem"]
 
     assert main(["export", str(path), "-o", str(pt2)]) == 0
+    assert main(["export", str(path), "-o", str(pt2.with_suffix(".npz"))]) == 0  # beside it, with a contract of its own
     monkeypatch.setattr(torch.export, "load", lambda *_: pytest.fail("a .pt2 file was loaded"))
     assert main(["verify", str(pt2), str(path)]) == 0
     pt2.write_bytes(pt2.read_bytes() + b"x")
@@ -299,15 +300,15 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
         (["export", "missing", "-o", "policy.onnx"], "no such file"),
         (["verify", "missing.onnx", "{agent}"], "no such file"),
         (["verify", "{agent}", "{agent}"], "must end in"),
-        (["verify", "{folder}/plain.npz", "{agent}"], "plain.contract.json: no such file"),
-        (["verify", "{folder}/odd.npz", "{agent}"], "odd.contract.json: not a contract"),
+        (["verify", "{folder}/plain.npz", "{agent}"], "plain.npz.contract.json: no such file"),
+        (["verify", "{folder}/odd.npz", "{agent}"], "odd.npz.contract.json: not a contract"),
     ],
 )
 def test_invalid_commands(words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(fresh_agent("td3", VECTOR, ACTIONS["box"]), tmp_path)
     for name in ("plain.npz", "odd.npz"):
         (tmp_path / name).write_bytes(b"x")
-    (tmp_path / "odd.contract.json").write_text("[]")
+    (tmp_path / "odd.npz.contract.json").write_text("[]")
     assert main([word.format(agent=path, folder=tmp_path) for word in words]) == 2
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 1 and message in errors[0]
