@@ -50,9 +50,10 @@ install-test: $(STAMP) ## install wheel and sdist into fresh environments with p
 stubs: $(STAMP) ## write the stubs (*.pyi) that show type checkers what the registry exports
 	$(BIN)/python scripts/stubs.py
 
-docs: $(STAMP) ## write docs/sourcebook.md and docs/settings.md from docs/methods.yaml, the registry and the settings
+docs: $(STAMP) ## write docs/sourcebook.md, docs/settings.md and docs/dependencies.md from their sources
 	$(BIN)/python scripts/sourcebook.py
 	$(BIN)/python scripts/settings_page.py
+	$(BIN)/python scripts/dependencies_page.py
 
 environments: $(STAMP) ## classify every environment that can be made here, write docs/environment-classes.md (10 minutes)
 	$(BIN)/python scripts/classify_environments.py

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
 
 import rl_training
 
@@ -25,3 +30,30 @@ def test_an_upper_bound_of_a_dependency_has_its_reason() -> None:
 def test_the_changelog_begins_with_this_version() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.findall(r"^## \[(.+?)\]", text, re.MULTILINE)[0] == rl_training.__version__
+
+
+def dependencies_page() -> Any:
+    pytest.importorskip("tomllib")  # Python 3.11
+    path = ROOT / "scripts" / "dependencies_page.py"
+    spec = importlib.util.spec_from_file_location("dependencies_page", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_dependencies_is_made_from_its_sources() -> None:
+    """Every dependency has a reason and a release in them, or making the page fails."""
+    assert (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8") == dependencies_page().page(), "`make docs`"
+
+
+def test_no_dependency_is_explained_that_is_not_there() -> None:
+    module = dependencies_page()
+    named = {name for group in module.requirements().values() for name in group}
+    assert set(module.yaml.safe_load(module.PROSE.read_text(encoding="utf-8"))) == named
+
+
+def test_the_citation_names_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == rl_training.__version__ and citation["license"] == "MIT"
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
