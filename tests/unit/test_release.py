@@ -57,3 +57,15 @@ def test_the_citation_names_this_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == rl_training.__version__ and citation["license"] == "MIT"
     assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+
+
+def test_the_container_is_made_by_the_script_from_files_that_are_there() -> None:
+    lines = (ROOT / "Containerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    steps = [line.partition(" ")[2] for line in lines if line.startswith("RUN ")]
+    assert steps[0].endswith('/source/scripts/container_setup.sh /opt/rl-training "$EXTRAS"')
+    assert not any("pip" in step for step in steps)  # installing is the script's
+    copied = [words.split()[:-1] for line in lines for words in [line.removeprefix("COPY ")] if words != line]
+    sources = [source for words in copied for source in words if not words[0].startswith("--from")]
+    assert "scripts/container_setup.sh" in sources and [name for name in sources if not (ROOT / name).exists()] == []
+    allowed = (ROOT / ".containerignore").read_text(encoding="utf-8").splitlines()
+    assert {f"!{name}" for name in sources} <= set(allowed)
