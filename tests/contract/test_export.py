@@ -41,8 +41,11 @@ sys.meta_path.insert(0, Stop())
 
 @pytest.mark.parametrize("algo", one_of_a_kind("ppo"))
 def test_onnx_of_every_algorithm(algo: str, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
-    check_export(fresh_agent(algo), tmp_path / "policy.onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    contract = check_export(fresh_agent(algo), tmp_path / "policy.onnx")
+    session = runtime.InferenceSession(tmp_path / "policy.onnx")
+    arrays = [*session.get_inputs(), *session.get_outputs()]
+    assert [one.shape for one in arrays] == [one["shape"] for one in contract["inputs"] + contract["outputs"]]
 
 
 @pytest.mark.parametrize("algo", one_of_a_kind("tqc"))
