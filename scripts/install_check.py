@@ -10,6 +10,7 @@ but torch, whose newest build may be gigabytes of CUDA. There the package trains
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -30,6 +31,7 @@ ASK = (
     "import importlib.metadata as m, json, platform;"
     "print(json.dumps([platform.python_version(), {d.name: d.version for d in m.distributions()}]))"
 )
+WHAT = "wheel and sdist installed into fresh virtual environments"
 SHOWN = 2000  # characters of a failed command's output
 
 
@@ -102,20 +104,19 @@ def main() -> int:
     parser.add_argument("--newest", action="store_true", help="the newest versions of all dependencies but torch")
     parser.add_argument("--output", type=Path, help="a result file")
     args = parser.parse_args()
-    rows = []
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         files, versions = build(folder), constraints(folder, args.newest)
-        for python in args.python:
-            for file in files:
-                with tempfile.TemporaryDirectory() as inner:
-                    row = check(python, file, args.extras, versions, Path(inner).resolve())
-                rows.append({**row, "newest": args.newest})
-                state = "works" if row["works"] else f"FAILED: {row['error']}"
-                what = f"Python {row.get('python', python)}, {file.name}[{args.extras}]"
-                print(f"{what}: {state} ({row['seconds']} s)", flush=True)
-    if args.output is not None:
-        write_result(args.output, {"what": "wheel and sdist installed into fresh virtual environments", "rows": rows})
+        for python, file in itertools.product(args.python, files):
+            with tempfile.TemporaryDirectory() as inner:
+                row = check(python, file, args.extras, versions, Path(inner).resolve())
+            rows.append({**row, "newest": args.newest})
+            state = "works" if row["works"] else f"FAILED: {row['error']}"
+            what = f"Python {row.get('python', python)}, {file.name}[{args.extras}]"
+            print(f"{what}: {state} ({row['seconds']} s)", flush=True)
+            if args.output is not None:  # after every row: a row takes minutes
+                write_result(args.output, {"what": WHAT, "rows": rows})
     return 0 if all(row["works"] for row in rows) else 1
 
 
