@@ -206,6 +206,13 @@ class Bessel(own_networks.Branching):
         return torch.special.bessel_j0(self.dense(x))
 
 
+class ScaledBessel(own_networks.Branching):
+    """Of this one the exporter reports another name than the layer's operation has."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.special.i0e(self.dense(x))
+
+
 @pytest.mark.parametrize(
     ("network", "to", "message"),
     [
@@ -220,6 +227,7 @@ class Bessel(own_networks.Branching):
             "onnx",
             r"layer actor.net.* cannot be exported to ONNX, which has no operation for special_bessel_j0",
         ),
+        (ScaledBessel, "onnx", r"layer actor.net.* cannot be exported to ONNX, .* no operation for special_i0e"),
         (Bessel, "npz", r"layer actor.net.* cannot be exported to numpy: it computes special_bessel_j0"),
     ],
 )

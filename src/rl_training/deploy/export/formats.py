@@ -70,9 +70,11 @@ def _unsupported(graph: Any, error: BaseException) -> str:
         causes.append(causes[-1].__cause__)
     text = " ".join(str(one) for one in causes)
     missing = re.findall(r"\b(?:aten|prims)\.(\w+)", text)
+    # aten.special_erfcx may have become prims.erfcx, and aten.special_i0e prims.bessel_i0e.
+    ends = {name.rpartition("_")[2] for name in missing} - {""}
     for node in graph.graph.nodes:
         operator = str(node.target).split(".")[1] if str(node.target).startswith("aten.") else ""
-        if any(name in operator for name in missing):  # aten.special_erfcx may be decomposed to prims.erfcx
+        if any(name in operator for name in missing) or operator.rpartition("_")[2] in ends:
             return f"{layer_of(node)} cannot be exported to ONNX, which has no operation for {operator}"
     return f"the policy cannot be exported to ONNX: {one_line(causes[-1])}"
 
