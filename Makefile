@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.installed
 STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-modern bench-gpu cost-growth bench-disk repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
+.PHONY: help setup demo test test-all lint wheel-test install-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-modern bench-gpu cost-growth bench-disk bench-export repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,12 +44,16 @@ test-all: $(STAMP) ## the same proofs for every algorithm and environment, after
 wheel-test: $(STAMP) ## build the wheel and use it away from the checkout
 	@PYTHON=$(BIN)/python scripts/wheel_smoke.sh
 
+install-test: $(STAMP) ## install wheel and sdist into fresh environments with pip and use them (5 minutes; PYTHONS="python3.12 ...")
+	$(BIN)/python scripts/install_check.py $(if $(PYTHONS),--python $(PYTHONS))
+
 stubs: $(STAMP) ## write the stubs (*.pyi) that show type checkers what the registry exports
 	$(BIN)/python scripts/stubs.py
 
-docs: $(STAMP) ## write docs/sourcebook.md and docs/settings.md from docs/methods.yaml, the registry and the settings
+docs: $(STAMP) ## write docs/sourcebook.md, docs/settings.md and docs/dependencies.md from their sources
 	$(BIN)/python scripts/sourcebook.py
 	$(BIN)/python scripts/settings_page.py
+	$(BIN)/python scripts/dependencies_page.py
 
 environments: $(STAMP) ## classify every environment that can be made here, write docs/environment-classes.md (10 minutes)
 	$(BIN)/python scripts/classify_environments.py
@@ -89,6 +93,9 @@ bench-disk: $(STAMP) ## memory of the replay and of a long run, cost of a checkp
 	$(BIN)/python benchmarks/memory.py --output benchmarks/results/memory.json
 	$(BIN)/python benchmarks/checkpoint_cost.py --output benchmarks/results/checkpoint-cost.json
 	$(BIN)/python benchmarks/checkpoint_overhead.py --output benchmarks/results/checkpoint-overhead.json
+
+bench-export: $(STAMP) ## time for one observation: onnxruntime and predict by turns, every algorithm
+	$(BIN)/python benchmarks/export_latency.py
 
 $(PEERS)/.installed: constraints.txt
 	@$(PYTHON) -m venv $(PEERS)

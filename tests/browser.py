@@ -59,6 +59,28 @@ class Page:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
+    def type(self, selector: str, text: str) -> None:
+        """Type a text in place of what an input holds."""
+        self.evaluate(f"document.querySelector({json.dumps(selector)}).focus()")
+        self.evaluate("document.activeElement.select()")
+        self.call("Input.insertText", text=text)
+
+    def click(self, selector: str) -> None:
+        """Press the mouse in the middle of an element, as it is seen."""
+        found = f"document.querySelector({json.dumps(selector)})"
+        self.evaluate(f"{found}.scrollIntoView({{block: 'center'}})")
+        middle = "(({x, y, width, height}) => [x + width / 2, y + height / 2])"
+        box = self.evaluate(f"{middle}({found}.getBoundingClientRect())")
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
+
+    def wait_for(self, condition: str) -> None:
+        """Wait until a script's value is true."""
+        end = time.monotonic() + SECONDS
+        while not self.evaluate(condition):
+            assert time.monotonic() < end, f"{condition} stays false"
+            time.sleep(0.05)
+
     def press(self, key: str, code: int) -> None:
         for kind in ("keyDown", "keyUp"):
             text = {"text": "\r"} if key == "Enter" and kind == "keyDown" else {}
@@ -148,19 +170,16 @@ class Browser:
         elif event["method"] == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             page.errors.append(str(params["entry"]["text"])[:500])
 
-    def open(self, path: Path, width: int = 1200, dark: bool = False) -> Page:
-        """Open a file and wait until it is loaded."""
+    def open(self, place: Path | str, width: int = 1200, dark: bool = False) -> Page:
+        """Open a file or an address and wait until it is loaded."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = self.pages[session] = Page(self, session, path.absolute().as_uri())
+        page = self.pages[session] = Page(self, session, place if isinstance(place, str) else place.absolute().as_uri())
         for domain in ("Page", "Network", "Runtime", "Log"):
             page.call(f"{domain}.enable")
         page.resize(width, dark)
         page.call("Page.navigate", url=page.url)
-        end = time.monotonic() + SECONDS
-        while page.evaluate("document.readyState + location.protocol") != "completefile:":
-            assert time.monotonic() < end, "the page does not load"
-            time.sleep(0.05)
+        page.wait_for("document.readyState === 'complete' && location.protocol !== 'about:'")
         return page
 
     def close(self) -> None:

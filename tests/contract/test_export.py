@@ -42,8 +42,11 @@ sys.meta_path.insert(0, Stop())
 @pytest.mark.sweep
 @pytest.mark.parametrize("algo", one_of_a_kind("ppo"))
 def test_onnx_of_every_algorithm(algo: str, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
-    check_export(fresh_agent(algo), tmp_path / "policy.onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    contract = check_export(fresh_agent(algo), tmp_path / "policy.onnx")
+    session = runtime.InferenceSession(tmp_path / "policy.onnx")
+    arrays = [*session.get_inputs(), *session.get_outputs()]
+    assert [one.shape for one in arrays] == [one["shape"] for one in contract["inputs"] + contract["outputs"]]
 
 
 @pytest.mark.parametrize("algo", one_of_a_kind("tqc"))
@@ -204,6 +207,13 @@ class Bessel(own_networks.Branching):
         return torch.special.bessel_j0(self.dense(x))
 
 
+class ScaledBessel(own_networks.Branching):
+    """Of this one the exporter reports another name than the layer's operation has."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.special.i0e(self.dense(x))
+
+
 @pytest.mark.parametrize(
     ("network", "to", "message"),
     [
@@ -218,6 +228,7 @@ class Bessel(own_networks.Branching):
             "onnx",
             r"layer actor.net.* cannot be exported to ONNX, which has no operation for special_bessel_j0",
         ),
+        (ScaledBessel, "onnx", r"layer actor.net.* cannot be exported to ONNX, .* no operation for special_i0e"),
         (Bessel, "npz", r"layer actor.net.* cannot be exported to numpy: it computes special_bessel_j0"),
     ],
 )
@@ -284,6 +295,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     assert not answer["equal"] and "the agent has changed since the export" in answer["problem"]
 
     assert main(["export", str(path), "-o", str(pt2)]) == 0
+    assert main(["export", str(path), "-o", str(pt2.with_suffix(".npz"))]) == 0  # beside it, with a contract of its own
     monkeypatch.setattr(torch.export, "load", lambda *_: pytest.fail("a .pt2 file was loaded"))
     assert main(["verify", str(pt2), str(path)]) == 0
     pt2.write_bytes(pt2.read_bytes() + b"x")
@@ -300,15 +312,15 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
         (["export", "missing", "-o", "policy.onnx"], "no such file"),
         (["verify", "missing.onnx", "{agent}"], "no such file"),
         (["verify", "{agent}", "{agent}"], "must end in"),
-        (["verify", "{folder}/plain.npz", "{agent}"], "plain.contract.json: no such file"),
-        (["verify", "{folder}/odd.npz", "{agent}"], "odd.contract.json: not a contract"),
+        (["verify", "{folder}/plain.npz", "{agent}"], "plain.npz.contract.json: no such file"),
+        (["verify", "{folder}/odd.npz", "{agent}"], "odd.npz.contract.json: not a contract"),
     ],
 )
 def test_invalid_commands(words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(fresh_agent("td3", VECTOR, ACTIONS["box"]), tmp_path)
     for name in ("plain.npz", "odd.npz"):
         (tmp_path / name).write_bytes(b"x")
-    (tmp_path / "odd.contract.json").write_text("[]")
+    (tmp_path / "odd.npz.contract.json").write_text("[]")
     assert main([word.format(agent=path, folder=tmp_path) for word in words]) == 2
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 1 and message in errors[0]

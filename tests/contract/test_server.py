@@ -7,7 +7,6 @@ import http.client
 import io
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from browser import browser, chromium
 from dict_envs import ACTIONS, NUMBERS
 from fresh_agents import VECTOR, fresh_agent, saved
 from harness import ROOT, run_cli
@@ -266,14 +266,31 @@ def test_two_hundred_requests_in_flight(plain_agent: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.sweep
-def test_the_page_in_a_browser(serve: Serve, plain_agent: Any, tmp_path: Path) -> None:
-    """Chromium shows the contract; what its form does is tested by the same request above."""
-    browser = next(
-        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-    )
-    if browser is None:
-        pytest.skip("no Chromium is installed")
-    client = serve(plain_agent)
-    words = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
-    done = subprocess.run([browser, *words, client.server.url], capture_output=True, text=True, timeout=120)
-    assert "td3 for Pendulum-v1" in done.stdout and "Predict" in done.stdout
+@pytest.mark.parametrize("width", [1200, 390])
+def test_a_person_tries_an_observation_in_a_browser(serve: Serve, plain_agent: Any, width: int, tmp_path: Path) -> None:
+    chromium()
+    client, obs = serve(plain_agent), [0.25, -0.5, 1]
+    answer = "document.querySelector('#answer').textContent"
+    with browser() as opened:
+        page = opened.open(f"{client.server.url}/", width)
+        text = page.evaluate("document.body.innerText")
+        assert "td3 for Pendulum-v1" in text and plain_agent.digest() in text
+        before = page.evaluate(answer)
+        page.click("button")  # the example that stands there
+        page.wait_for(f"{answer} !== {json.dumps(before)}")
+        assert np.shape(json.loads(page.evaluate(answer))["action"]) == plain_agent.predict(obs).shape
+        page.type("#request", json.dumps({"obs": obs}))
+        before = page.evaluate(answer)
+        page.click("button")
+        page.wait_for(f"{answer} !== {json.dumps(before)}")
+        assert json.loads(page.evaluate(answer)) == {"action": plain_agent.predict(obs).tolist()}
+        page.screenshot(tmp_path / "answer.png")
+        assert page.errors == [] and page.overflow() <= 0
+        assert page.evaluate("[...document.querySelectorAll('table')].every(t => t.scrollWidth <= t.clientWidth)")
+
+        page.type("#request", json.dumps({"obs": [1, 2]}))
+        page.click("button")
+        page.wait_for("document.querySelector('#answer').className === 'wrong'")
+        assert "(3,)" in page.evaluate(answer) and len(page.evaluate(answer).splitlines()) == 1
+        assert {one.removeprefix(client.server.url) for one in page.requests} <= {"/predict"}
+        page.screenshot(tmp_path / "wrong.png")

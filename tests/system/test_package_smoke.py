@@ -102,3 +102,14 @@ def test_repository_configs_are_the_packaged_files() -> None:
     assert names, f"no config under {packaged}"
     for name in names:
         assert (REPOSITORY / "configs" / name).samefile(packaged / name), name
+
+
+@pytest.mark.sweep
+def test_the_source_distribution_installs_and_trains() -> None:
+    """As `make test` does with the wheel."""
+    pytest.importorskip("build")
+    env = {**os.environ, "PYTHON": sys.executable}
+    script = str(REPOSITORY / "scripts" / "wheel_smoke.sh")
+    done = subprocess.run(["bash", script, "sdist"], env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert f"rl_training-{rl_training.__version__}.tar.gz installs, lists and trains" in done.stdout

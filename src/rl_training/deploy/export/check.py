@@ -96,7 +96,12 @@ class _Scores(TorchFunctionMode):
 
 
 def measured_latency(run: Run, policy: Policy) -> dict[str, float]:
-    """Microseconds for one observation, of the exported policy and of `predict` by turns: medians of a few rounds."""
+    """Microseconds for one observation, of the exported policy and of `predict`: medians of a few rounds."""
+    return {name: round(median(found), 1) for name, found in latency_rounds(run, policy, TIMED_ROUNDS).items()}
+
+
+def latency_rounds(run: Run, policy: Policy, rounds: int) -> dict[str, list[float]]:
+    """Microseconds for one observation in each round, of the exported policy and of `predict` by turns."""
     agent = policy.agent[0]
     arrays, given = policy.sample(np.random.default_rng(1), 1)
     single = {name: first_observation(one) for name, one in given.items()}
@@ -106,10 +111,10 @@ def measured_latency(run: Run, policy: Policy) -> dict[str, float]:
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
-    for _ in range(TIMED_ROUNDS):
+    for _ in range(rounds):
         for name, call in calls.items():
             start = time.perf_counter()
             for _ in range(TIMED_CALLS):
                 call()
             times[name].append((time.perf_counter() - start) / TIMED_CALLS * 1e6)
-    return {name: round(median(found), 1) for name, found in times.items()}
+    return times

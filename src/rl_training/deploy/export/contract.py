@@ -18,8 +18,8 @@ SUFFIX = ".contract.json"
 
 
 def contract_path(path: Path) -> Path:
-    """The contract beside an exported file: `policy.contract.json` beside `policy.onnx`."""
-    return path.with_suffix(SUFFIX)
+    """The contract beside an exported file: `policy.onnx.contract.json` beside `policy.onnx`."""
+    return path.with_name(path.name + SUFFIX)  # files of several formats may stand side by side
 
 
 def describe_policy(policy: Policy) -> dict[str, Any]:

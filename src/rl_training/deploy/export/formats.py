@@ -21,6 +21,7 @@ from rl_training.deploy.export.tracing import layer_of, quiet, traced
 
 Array = NDArray[Any]
 Run = Callable[[Mapping[str, Array]], list[Array]]  # inputs by name to the outputs in their order
+BATCH = "batch"  # the number of rows
 METADATA = "rl_training"  # the key of an ONNX file's metadata with the digest of its agent
 
 
@@ -46,10 +47,20 @@ def to_onnx(policy: Policy) -> bytes:
     except Exception as error:  # of any kind: the network may be the user's
         raise UserError(_unsupported(graph, error)) from error
     model = program.model_proto
+    _name_batch(model.graph)
     entry = model.metadata_props.add()
     entry.key, entry.value = METADATA, policy.agent[0].digest(policy.seed_index)
     data: bytes = model.SerializeToString()
     return data
+
+
+def _name_batch(graph: Any) -> None:
+    """Call the number of rows `batch`, as the contract does; the exporter calls it by a number."""
+    symbol = graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for dimension in value.type.tensor_type.shape.dim:
+            if dimension.dim_param == symbol:
+                dimension.dim_param = BATCH
 
 
 def _unsupported(graph: Any, error: BaseException) -> str:
@@ -59,9 +70,11 @@ def _unsupported(graph: Any, error: BaseException) -> str:
         causes.append(causes[-1].__cause__)
     text = " ".join(str(one) for one in causes)
     missing = re.findall(r"\b(?:aten|prims)\.(\w+)", text)
+    # aten.special_erfcx may have become prims.erfcx, and aten.special_i0e prims.bessel_i0e.
+    ends = {name.rpartition("_")[2] for name in missing} - {""}
     for node in graph.graph.nodes:
         operator = str(node.target).split(".")[1] if str(node.target).startswith("aten.") else ""
-        if any(name in operator for name in missing):  # aten.special_erfcx may be decomposed to prims.erfcx
+        if any(name in operator for name in missing) or operator.rpartition("_")[2] in ends:
             return f"{layer_of(node)} cannot be exported to ONNX, which has no operation for {operator}"
     return f"the policy cannot be exported to ONNX: {one_line(causes[-1])}"
 

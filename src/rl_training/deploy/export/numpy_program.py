@@ -104,7 +104,8 @@ class _Program(Calls):
             return self.call(TWO_ARGUMENTS[name], given[:2], node)
         rule = RULES.get(name)
         if rule is None:
-            raise UserError(f"{layer_of(node)} cannot be exported to numpy: it computes {name}; ONNX can have it")
+            why = f"it computes {name}; ONNX has more operations"
+            raise UserError(f"{layer_of(node)} cannot be exported to numpy: {why}")
         return rule(self, node, *given, **options)
 
     def _value(self, argument: Any) -> Any:

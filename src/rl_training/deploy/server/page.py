@@ -16,6 +16,8 @@ textarea { width: 100%; box-sizing: border-box; font: 13px/1.4 ui-monospace, mon
 button { font: inherit; padding: .4rem 1.2rem; margin: .5rem 0; }
 pre { background: #f2f5f8; padding: .8rem; overflow-x: auto; white-space: pre-wrap; word-break: break-word; }
 .wrong { color: #a4161a; }
+td.long { overflow-wrap: anywhere; }
+@media (max-width: 600px) { th, td { font-size: 13px; padding: .3rem; } }
 """
 SCRIPT = """
 const form = document.getElementById("try"), answer = document.getElementById("answer");
@@ -49,12 +51,14 @@ def page(contract: Mapping[str, Any], example: Mapping[str, Any]) -> str:
         "library": contract["library"],
     }
     facts = "".join(
-        f"<tr><th>{html.escape(key)}</th><td>{html.escape(str(one))}</td></tr>" for key, one in about.items()
+        f'<tr><th>{html.escape(key)}</th><td class="long">{html.escape(str(one))}</td></tr>'
+        for key, one in about.items()
     )
     arrays = "".join(f"<h2>{title}</h2>{_table(contract[title.lower()])}" for title in ("Inputs", "Outputs"))
     request = html.escape(json.dumps(example, indent=1) if len(json.dumps(example)) < 2000 else json.dumps(example))
     return (
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{name}</title>'
+        '<link rel="icon" href="data:,">'  # or a browser asks for /favicon.ico
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head><body>'
         f"<h1>{name}</h1><table>{facts}</table>{arrays}"
         '<h2>Try it</h2><form id="try"><label for="request">A request, as JSON: one observation or a batch</label>'
@@ -66,19 +70,15 @@ def page(contract: Mapping[str, Any], example: Mapping[str, Any]) -> str:
 
 
 def _table(arrays: list[dict[str, Any]]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in ("name", "shape", "dtype", "low", "high", "meaning"))
+    bounds = [name for name in ("low", "high") if any(one.get(name) is not None for one in arrays)]
+    names = ("name", "shape", "dtype", *bounds, "meaning")
+    head = "".join(f"<th>{name}</th>" for name in names)
     rows = "".join(
-        "<tr>"
-        + "".join(
-            f"<td>{html.escape(_short(one.get(key)))}</td>"
-            for key in ("name", "shape", "dtype", "low", "high", "meaning")
-        )
-        + "</tr>"
-        for one in arrays
+        "<tr>" + "".join(f"<td>{html.escape(_short(one.get(key)))}</td>" for key in names) + "</tr>" for one in arrays
     )
     return f"<table><tr>{head}</tr>{rows}</table>"
 
 
 def _short(value: Any) -> str:
-    text = "" if value is None else json.dumps(value) if isinstance(value, list) else str(value)
+    text = "" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return text if len(text) <= 120 else text[:117] + "..."

@@ -31,6 +31,7 @@ MAX_CONNECTIONS = 512  # beyond them, connections wait to be accepted
 CLIENT_SECONDS = 30.0  # that a client may take to send a request or to read its answer
 CLOSING_SECONDS = 5.0  # that requests in progress have to end when the server stops
 HTML = "text/html; charset=utf-8"
+POLICY = "default-src 'self' 'unsafe-inline'; img-src data:; frame-ancestors 'none'"  # of the page's content
 
 
 @dataclass(frozen=True)
@@ -184,9 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("X-Content-Type-Options", "nosniff")
             self.send_header("Cache-Control", "no-store")
             if kind == HTML:
-                self.send_header(
-                    "Content-Security-Policy", "default-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
-                )
+                self.send_header("Content-Security-Policy", POLICY)
             if self.close_connection or self.server.closing.is_set():
                 self.send_header("Connection", "close")
                 self.close_connection = True
