@@ -339,6 +339,16 @@ def test_a_diverged_trial_is_pruned() -> None:
     assert {one.state.name for one in trials.all()} == {"PRUNED"} and len(outcome.failed) == 2
 
 
+def test_a_trial_whose_settings_contradict_each_other_is_pruned_and_never_started() -> None:
+    search = {"batch_size": [512], "rollout_steps": [32, 256]}  # 8 environments
+    tuning, trials, outcome = tuned(trials=6, algo="ppo", search=search, sampler="random")
+    small = {one.number for one in trials.all() if one.params["rollout_steps"] == 32}
+    assert 0 < len(small) < 6 and not outcome.failed
+    reasons = {one.number: one.user_attrs.get("reason", "") for one in trials.all() if one.state.name == "PRUNED"}
+    assert {number for number, reason in reasons.items() if "batch_size must be at most" in reason} == small
+    assert not any(tuning.folder.run_dir(f"trial-{number:04d}").exists() for number in small)
+
+
 def test_the_penalty_for_spread() -> None:
     _, trials, _ = tuned(trials=1, objective={"spread_penalty": 2.0})
     (one,) = trials.all()

@@ -12,7 +12,7 @@ from typing import Any
 
 from rl_training.config.train_config import FIELD_NAMES, TrainConfig
 from rl_training.config.yaml_loading import dump_yaml
-from rl_training.core.checks import ConfigError, UserError
+from rl_training.core.checks import ConfigError, UserError, one_line
 from rl_training.files.atomic import make_directory, replace_file
 from rl_training.files.run_directory import RunLock
 from rl_training.run.progress import format_value
@@ -94,12 +94,16 @@ class Tuner(Scheduler):
         return most if self.jobs is None else min(most, self.jobs - len(self.running) - len(self.waiting))
 
     def _add(self, trial: Any, settings: dict[str, Any]) -> None:
-        """Queue a trial; one whose settings contradict each other has failed, one that had ended is recorded."""
+        """Queue a trial; one whose settings contradict each other is pruned, one that had ended is recorded."""
         try:
             run = self.tuning.run(trial.number, settings)
+            problems = needs_of([run])[1]
         except ConfigError as error:
-            self.trials.finish(trial, None, "FAIL", str(error))
-            self.display.note(f"failed   trial {trial.number}: {str(error).splitlines()[0]}")
+            problems = error.problems
+        if problems:  # the sampler learns to avoid it
+            reason = one_line(problems[0])
+            self.trials.finish(trial, None, "PRUNED", reason)
+            self.display.note(f"invalid  trial {trial.number}: {reason}")
             return
         self.in_progress[run.name] = trial
         self.folder.write([run], None)
