@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.installed
 STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-gpu bench-disk repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
+.PHONY: help setup demo test test-all lint wheel-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-gpu bench-trials bench-disk repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -77,6 +77,9 @@ bench-pixels: $(STAMP) ## updates of DrQ and DrQ-v2, taking turns with the same 
 
 bench-gpu: $(STAMP) ## updates per second on a GPU
 	$(BIN)/python benchmarks/bench_gpu.py
+
+bench-trials: $(STAMP) ## a trial of 8 seeds against a trial of one, on a GPU (3 minutes; DEVICE=cpu without one)
+	$(BIN)/python benchmarks/trial_cost.py --device $(or $(DEVICE),cuda)
 
 bench-disk: $(STAMP) ## memory of the replay and of a long run, cost of a checkpoint and of having them
 	$(BIN)/python benchmarks/memory.py --output benchmarks/results/memory.json
