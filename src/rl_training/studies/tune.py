@@ -144,7 +144,8 @@ class Tuner(Scheduler):
         trial = self.in_progress[name]
         if name in self.pruned or self._prunes(name):
             return
-        if state.status == "failed":  # diverged: the sampler learns to avoid it
+        if state.status == "failed":  # diverged: a result, and the sampler learns to avoid it
+            self.outcome.failed.pop(name, None)
             self.trials.finish(trial, None, "PRUNED", state.note)
             return
         rungs = self._rungs(name)
