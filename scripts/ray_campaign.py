@@ -7,6 +7,7 @@ with everything on it. The files of every run must then equal those of the undis
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import tempfile
@@ -24,12 +25,12 @@ STUDY: dict[str, Any] = {
     "seeds_per_run": 1,
     "config": {
         "checkpoint_interval": 50, "log_interval": 50, "eval_episodes": 2, "video": False, "report": False,
-        "total_timesteps": 1500, "num_envs": 1,
+        "total_timesteps": 1000, "num_envs": 1,
     },
     "overrides": [
         {"grid": {"gamma": [0.9, 0.95, 0.99, 0.995]}},
         {"grid": {"learning_starts": [200]}, "only": {"algo": ["dqn", "qr_dqn"]}},
-        {"grid": {"rollout_steps": [128]}, "only": {"algo": "ppo"}},
+        {"grid": {"rollout_steps": [128], "batch_size": [64]}, "only": {"algo": "ppo"}},
     ],
 }  # fmt: skip
 
@@ -46,6 +47,7 @@ class Campaign(StudyCampaign):
         """The study on a cluster whose workers and one of whose nodes are killed; seconds and exit code."""
         from ray.cluster_utils import Cluster
 
+        os.environ["PYTHONPATH"] = str(ROOT / "src")  # of the workers: this checkout, whatever is installed
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
         nodes = [cluster.head_node, cluster.add_node(num_cpus=2)]
         raylets = [node.all_processes["raylet"][0].process.pid for node in nodes]
