@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from rl_training.core.statistics import improvement_interval, probability_of_imp
 
 STUDY = ROOT / "examples" / "studies" / "ppo_pendulum_tune.yaml"
 SEEDS = "100-115"
-STEPS = 20_000
+STEPS = 10_000
 
 
 def program(cwd: Path, *words: str) -> str:
@@ -46,7 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "tune-ppo-pendulum.json")
     parser.add_argument("--keep", type=Path, help="work in this directory and keep it")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tune-") as temporary:
         folder = args.keep or Path(temporary)
@@ -55,8 +56,9 @@ def main() -> int:
         words = ["tune", str(STUDY), "--best", "best.yaml", "--jobs", str(args.jobs), "--json"]
         found = json.loads(program(folder, *words))
         tuned_s = time.monotonic() - started
-        tuned = returns(folder, "--config", "best.yaml", "--run-name", "tuned")
-        packaged = returns(folder, "ppo", "Pendulum-v1", "--run-name", "packaged")
+        sides = [("--config", "best.yaml", "--run-name", "tuned"), ("ppo", "Pendulum-v1", "--run-name", "packaged")]
+        with ThreadPoolExecutor(args.jobs) as pool:
+            tuned, packaged = pool.map(lambda words: returns(folder, *words), sides)
         best = (folder / "best.yaml").read_text()
     scores = [np.asarray(tuned)], [np.asarray(packaged)]
     low, high = improvement_interval(*scores)
