@@ -197,7 +197,7 @@ def write_trials(tuning: Tuning, trials: Trials) -> None:
     importance = [{"setting": name, "importance": value} for name, value in trials.importance().items()]
     if importance:
         replace_file(tuning.folder.path / "importance.csv", _csv(["setting", "importance"], importance))
-    title = f"{tuning.base.algo} tuned on {tuning.base.env_id}"
+    title = f"{tuning.base.algo.upper()} tuned on {tuning.base.env_id}"
     write_tune_page(tuning.folder.path / "report.html", title, rows, trials.importance())
 
 
