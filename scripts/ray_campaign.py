@@ -85,10 +85,12 @@ class Campaign(StudyCampaign):
         print(f"kill {len(self.kills)} at {at:.0f} s: {name} with a checkpoint of step {step}", flush=True)
 
     def kill_node(self, raylets: list[int], at: float) -> None:
-        """Kill the second node: its raylet and every process below it, as when a machine is lost."""
+        """Kill the second node, if it runs a task: its raylet and every process below it, as when a machine is lost."""
         lost = children({raylets[1]})
-        kill([raylets[1], *lost])
         tasks = sum(line.startswith("ray::run_planned") for line in lost.values())
+        if not tasks:
+            return
+        kill([raylets[1], *lost])
         raylets.pop()
         self.node_kill = {"seconds": round(at, 1), "processes": len(lost) + 1, "running_tasks": tasks}
         print(f"node killed at {at:.0f} s with {tasks} running tasks", flush=True)
