@@ -43,6 +43,11 @@ def returns(cwd: Path, *words: str) -> list[float]:
     return [float(one) for one in answer["metrics"]["eval_return_means"]]
 
 
+def _verdict(low: float, high: float) -> str:
+    """What an interval of the probability of improvement shows."""
+    return "better" if low > 0.5 else "worse" if high < 0.5 else "no difference shown"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "tune-ppo-pendulum.json")
@@ -62,15 +67,20 @@ def main() -> int:
         best = (folder / "best.yaml").read_text()
     scores = [np.asarray(tuned)], [np.asarray(packaged)]
     low, high = improvement_interval(*scores)
+    trials, pruned = len(found["trials"]), sum(one["state"] == "pruned" for one in found["trials"])
+    chance, verdict = float(probability_of_improvement(*scores)), _verdict(low, high)
     result = {
+        "what": f"PPO tuned on Pendulum-v1: {trials} trials of {STEPS} steps, {pruned} pruned; the best config beside "
+        f"the packaged one on {len(tuned)} seeds that no trial used",
+        "reached": f"{verdict}: a tuned run is the better one with probability {chance:.2f} [{low:.2f}, {high:.2f}]",
         "steps": STEPS,
-        "trials": len(found["trials"]),
-        "pruned": sum(one["state"] == "pruned" for one in found["trials"]),
+        "trials": trials,
+        "pruned": pruned,
         "tuning_s": round(tuned_s),
         "seeds": SEEDS,
-        "probability_of_improvement": float(probability_of_improvement(*scores)),
+        "probability_of_improvement": chance,
         "interval_95": [low, high],
-        "verdict": "better" if low > 0.5 else "worse" if high < 0.5 else "no difference shown",
+        "verdict": verdict,
         "tuned": {**summarize(tuned), "returns": tuned},
         "packaged": {**summarize(packaged), "returns": packaged},
         "best_config": best,
