@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.installed
 STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test install-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-modern bench-gpu cost-growth bench-disk bench-export repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
+.PHONY: help setup demo test test-all lint wheel-test install-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-modern bench-gpu cost-growth bench-trials bench-disk bench-export repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -88,6 +88,9 @@ bench-gpu: $(STAMP) ## speed on a GPU, 1 to 64 seeds, and the share of its peak:
 
 cost-growth: $(STAMP) ## how cost grows with width, batch, update ratio, critics, seeds and environments: docs/speed.md (8 minutes; DEVICE=cuda: 4)
 	$(BIN)/python benchmarks/cost_growth.py --device $(or $(DEVICE),cpu)
+
+bench-trials: $(STAMP) ## a trial of 8 seeds against a trial of one, on a GPU (3 minutes; DEVICE=cpu without one)
+	$(BIN)/python benchmarks/trial_cost.py --device $(or $(DEVICE),cuda)
 
 bench-disk: $(STAMP) ## memory of the replay and of a long run, cost of a checkpoint and of having them
 	$(BIN)/python benchmarks/memory.py --output benchmarks/results/memory.json

@@ -7,6 +7,7 @@ with everything on it. The files of every run must then equal those of the undis
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import tempfile
@@ -24,12 +25,12 @@ STUDY: dict[str, Any] = {
     "seeds_per_run": 1,
     "config": {
         "checkpoint_interval": 50, "log_interval": 50, "eval_episodes": 2, "video": False, "report": False,
-        "total_timesteps": 1500, "num_envs": 1,
+        "total_timesteps": 1000, "num_envs": 1,
     },
     "overrides": [
         {"grid": {"gamma": [0.9, 0.95, 0.99, 0.995]}},
         {"grid": {"learning_starts": [200]}, "only": {"algo": ["dqn", "qr_dqn"]}},
-        {"grid": {"rollout_steps": [128]}, "only": {"algo": "ppo"}},
+        {"grid": {"rollout_steps": [128], "batch_size": [64]}, "only": {"algo": "ppo"}},
     ],
 }  # fmt: skip
 
@@ -46,6 +47,7 @@ class Campaign(StudyCampaign):
         """The study on a cluster whose workers and one of whose nodes are killed; seconds and exit code."""
         from ray.cluster_utils import Cluster
 
+        os.environ["PYTHONPATH"] = str(ROOT / "src")  # of the workers: this checkout, whatever is installed
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
         nodes = [cluster.head_node, cluster.add_node(num_cpus=2)]
         raylets = [node.all_processes["raylet"][0].process.pid for node in nodes]
@@ -83,10 +85,12 @@ class Campaign(StudyCampaign):
         print(f"kill {len(self.kills)} at {at:.0f} s: {name} with a checkpoint of step {step}", flush=True)
 
     def kill_node(self, raylets: list[int], at: float) -> None:
-        """Kill the second node: its raylet and every process below it, as when a machine is lost."""
+        """Kill the second node, if it runs a task: its raylet and every process below it, as when a machine is lost."""
         lost = children({raylets[1]})
-        kill([raylets[1], *lost])
         tasks = sum(line.startswith("ray::run_planned") for line in lost.values())
+        if not tasks:
+            return
+        kill([raylets[1], *lost])
         raylets.pop()
         self.node_kill = {"seconds": round(at, 1), "processes": len(lost) + 1, "running_tasks": tasks}
         print(f"node killed at {at:.0f} s with {tasks} running tasks", flush=True)

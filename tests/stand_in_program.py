@@ -1,7 +1,7 @@
 """A stand-in for `rl-training train` and `resume`: takes steps, evaluates, saves and ends as a run does, in a moment.
 
 Its return is 100 gamma + seed. Tags of its config make it fail, die or take its time: `fail`, `full-disk`, `die-once`,
-`die-always`, `failed-seed`, `slow`.
+`die-always`, `failed-seed`, `diverge`, `slow`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ def write(path: Path, value: Any) -> None:
     temporary.rename(path)
 
 
-def record(run_dir: Path, config: dict[str, Any], status: str, step: int) -> None:
+def record(run_dir: Path, config: dict[str, Any], status: str, step: int, **more: Any) -> None:
     metrics = {"global_step": step, "eval_return_means": means(config), "eval_return_mean": means(config)[0]}
     about = {"status": status, "resume": "exact", "failed_seeds": {}, "execution_plan": {}, "elapsed": 1.0}
     if status == "finished" and "failed-seed" in config["tags"]:
         about["failed_seeds"] = {"1": {}}
-    write(run_dir / "run.json", {**about, "metrics": metrics, "seeds": config["seeds"], "env_id": config["env_id"]})
+    about |= {"metrics": metrics, "seeds": config["seeds"], "env_id": config["env_id"], **more}
+    write(run_dir / "run.json", about)
 
 
 def means(config: dict[str, Any]) -> list[float]:
@@ -58,6 +59,11 @@ def main() -> int:
         return 1
     if "full-disk" in tags:
         print(f"error: {run_dir}: No space left on device; the last good checkpoint is kept", file=sys.stderr)
+        return 1
+    if "diverge" in tags:
+        why = "loss became NaN or infinite at update 2"
+        record(run_dir, config, "failed", step, failure=why, failed_seeds={str(seed): {} for seed in config["seeds"]})
+        print(f"error: {why}", file=sys.stderr)
         return 1
     if "die-always" in tags:
         os.kill(os.getpid(), signal.SIGKILL)

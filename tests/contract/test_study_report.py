@@ -54,6 +54,14 @@ def test_a_folder_of_runs_has_one_report(study: Path, capsys: pytest.CaptureFixt
     assert page.count('class="line thin"') == 11  # one for each seed
 
 
+def test_a_study_has_one_video_for_each_algorithm(study: Path) -> None:
+    """That of its best variant."""
+    (study / "b" / "video.webm").write_bytes(b"of b")
+    assert main(["report", str(study)]) == 0
+    videos = re.findall(r'aria-label="([^"]*)" src="data:video', page_of(study / "report.html"))
+    assert videos == ["dqn (gamma=0.9, network.kind=none), best agent", "ppo, best agent"]
+
+
 def test_several_targets_need_an_output(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(study / "a"), str(study / "b")]) == 2
     assert capsys.readouterr().err == "error: the report of several runs needs -o FILE\n"

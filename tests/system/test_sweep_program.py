@@ -6,17 +6,15 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import ROOT
 from resume_harness import compare_runs
+from study_programs import runs_of, start, wait_until
 
-from rl_training.config.yaml_loading import dump_yaml
 from rl_training.studies.folder import StudyFolder
 from rl_training.studies.process import in_use
 
@@ -37,25 +35,9 @@ REAL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def start(study: dict[str, Any], cwd: Path, stand_in: bool, *options: str) -> subprocess.Popen[bytes]:
-    (cwd / "study.yaml").write_text(dump_yaml(study))
-    words = [str(ROOT / "tests" / "study_driver.py")] if stand_in else ["-m", "rl_training"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"}
-    with (cwd / "log.txt").open("ab") as log:
-        command = [sys.executable, *words, "sweep", "study.yaml", "--jobs", "2", *options]
-        return subprocess.Popen(command, cwd=cwd, env=env, stdout=log, stderr=log, start_new_session=True)
-
-
-def wait_until(condition: Any, seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_stops_every_run_saved(number: int, code: int, tmp_path: Path) -> None:
-    sweep = start(SLOW, tmp_path, stand_in=True)
+    sweep = start(SLOW, tmp_path, "--jobs", "2", stand_in=True)
     folder = StudyFolder(tmp_path / "studies" / "study")
     saved = folder.path / "runs"
     try:
@@ -74,7 +56,7 @@ def test_a_signal_stops_every_run_saved(number: int, code: int, tmp_path: Path) 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the children of a process that dies")
 def test_a_killed_sweep_leaves_no_run_behind(tmp_path: Path) -> None:
-    sweep = start(SLOW, tmp_path, stand_in=True)
+    sweep = start(SLOW, tmp_path, "--jobs", "2", stand_in=True)
     folder = StudyFolder(tmp_path / "studies" / "study")
     wait_until(lambda: len(list((folder.path / "runs").glob("*/checkpoints/step_*"))) > 4)
     sweep.kill()
@@ -83,24 +65,11 @@ def test_a_killed_sweep_leaves_no_run_behind(tmp_path: Path) -> None:
     assert {folder.state(name).status for name, _ in folder.planned()} == {"stopped", "new"}
 
 
-def runs_of(folder: Path) -> list[int]:
-    """The processes that train runs of a study."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            text = path.read_text()
-        except OSError:
-            continue
-        if str(folder) in text and ("\0train\0" in text or "\0resume\0" in text):
-            found.append(int(path.parent.name))
-    return found
-
-
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the undisturbed study moved aside to `whole`: configs hold the path that the others use again."""
     base = tmp_path_factory.mktemp("kills")
-    assert start(REAL, base, stand_in=False).wait(300) == 0, (base / "log.txt").read_text()
+    assert start(REAL, base, "--jobs", "2").wait(300) == 0, (base / "log.txt").read_text()
     shutil.move(base / "studies" / "study", base / "whole")
     return base
 
@@ -118,7 +87,7 @@ def test_kills_of_the_sweep_its_runs_and_everything_change_nothing(undisturbed: 
     folder, rng = StudyFolder(undisturbed / "studies" / "study"), random.Random(0)
     for kill in ("run", "sweep", "everything", "run", "sweep"):
         before = len(list((folder.path / "runs").glob("*/checkpoints/*")))
-        sweep = start(REAL, undisturbed, stand_in=False)
+        sweep = start(REAL, undisturbed, "--jobs", "2")
         wait_until(
             lambda sweep=sweep, before=before: (  # type: ignore[misc]
                 len(list((folder.path / "runs").glob("*/checkpoints/*"))) > before or sweep.poll() is not None
@@ -135,7 +104,7 @@ def test_kills_of_the_sweep_its_runs_and_everything_change_nothing(undisturbed: 
             time.sleep(1)
             sweep.terminate()
         sweep.wait(120)
-    assert start(REAL, undisturbed, stand_in=False).wait(300) == 0, (undisturbed / "log.txt").read_text()
+    assert start(REAL, undisturbed, "--jobs", "2").wait(300) == 0, (undisturbed / "log.txt").read_text()
     check_equal(undisturbed)
 
 
@@ -144,7 +113,7 @@ def test_kills_of_the_sweep_its_runs_and_everything_change_nothing(undisturbed: 
 def test_a_run_whose_ray_worker_dies_is_resumed(undisturbed: Path) -> None:
     pytest.importorskip("ray")
     folder = StudyFolder(undisturbed / "studies" / "study")
-    sweep = start(REAL, undisturbed, False, "--launch", "ray", "--address", "local")
+    sweep = start(REAL, undisturbed, "--jobs", "2", "--launch", "ray", "--address", "local")
     wait_until(lambda: list(folder.path.glob("runs/*/checkpoints/*")) or sweep.poll() is not None, 300)
     run = runs_of(folder.path)[0]
     worker = int(Path(f"/proc/{run}/stat").read_text().rpartition(")")[2].split()[1])

@@ -23,7 +23,8 @@ RESULTS = sorted((BENCHMARKS / "results").glob("*.json"))
 WRITERS = (
     *("learn", "bench", "bench_gpu", "cost_growth", "memory", "checkpoint_cost", "checkpoint_overhead", "pixel_speed"),
     *("priority_cost", "peer_scores", "goals", "dict_cost", "bench_on_policy", "serve_load", "modern_speed"),
-    *("loop_speed", "export_latency", "../scripts/kill_campaign", "../scripts/fuzz", "../scripts/install_check"),
+    *("loop_speed", "export_latency", "trial_cost"),
+    *("../scripts/kill_campaign", "../scripts/fuzz", "../scripts/install_check"),
 )
 
 
@@ -127,6 +128,30 @@ def test_the_speed_page_has_every_row_and_its_aim(benchmark_module: Any, tmp_pat
     assert row in text and "| td3-halfcheetah | | failed: no |" in text and "| --help |  |  |  | 0.40 |  |" in text
     assert "| first update, eager | sbx | **0.50** [0.40, 0.60] | 8 s | 3.00 | 1.50 |" in text
     assert "Faster than the peer in 1 of 2 rows; slower in first update, eager (sbx: 0.50)." in text
+
+
+def test_trials_take_turns_until_the_time_is_up(
+    benchmark_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, order = benchmark_module("trial_cost"), []
+
+    def trial(folder: Path, name: str, seeds: int, args: Any) -> dict[str, float]:
+        order.append((name, seeds))
+        (folder / "runs" / name).mkdir(parents=True)
+        (folder / "runs" / name / "run.json").write_text('{"execution_plan": {}}')
+        return {"seconds": 10.0 + seeds, "training_s": float(seeds)}
+
+    monkeypatch.setattr(module, "trial", trial)
+    words = ["--device", "cpu", "--max-rounds", "2", "--output", str(tmp_path / "a.json")]
+    monkeypatch.setattr(sys, "argv", [str(BENCHMARKS / "trial_cost.py"), *words])
+    assert module.main() == 0
+    assert order == [("one-0", 1), ("many-0", 8), ("many-1", 8), ("one-1", 1)]
+    result = json.loads((tmp_path / "a.json").read_text())
+    assert result["ratio"] == round(18 / 11, 3) and result["training_ratio"] == 8 and len(result["pairs"]) == 2
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--seeds", "13", "--max-seconds", "0"])
+    assert module.main() == 1, "a loss is reported as one"
+    result = json.loads((tmp_path / "a.json").read_text())
+    assert result["reached"].startswith("not reached") and len(result["pairs"]) == 1, "one pair at least"
 
 
 def test_every_proof_has_a_valid_config(benchmark_module: Any) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rl_training.algorithms.registry import algorithm_names
+from rl_training.algorithms.registry import algorithm_names, learner_class
+from rl_training.config.fields import parse
 from rl_training.config.yaml_loading import dump_yaml
+from rl_training.core.assets import packaged_configs
 from rl_training.core.checks import ConfigError, UserError
+from rl_training.run.loading import load_config
+from rl_training.run.validate import setting_names
 from rl_training.studies.planned_runs import PlannedRun, choice_config
 from rl_training.studies.search import SEARCH, packaged_space
 from rl_training.studies.space import parse_space
@@ -172,6 +178,39 @@ def test_packaged_search_spaces_are_valid(algo: str) -> None:
         for value in dimension.corners():
             config = choice_config(study, algo, env_id, [Choice(name, value, ())], (0,))
             assert config.algo == algo
+
+
+# How many updates belong to a step, and so how long a trial takes.
+PACE = ("train_frequency", "gradient_updates_per_step", "rollout_steps", "batch_size", "epochs")
+
+
+@pytest.mark.parametrize("path", packaged_configs(), ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_no_trial_makes_more_than_one_update_per_step(path: Path) -> None:
+    """REDQ's and DroQ's many updates are theirs: there a trial makes no more than the packaged config."""
+    config = load_config(path)
+    cls = learner_class(config.algo)
+    if cls.name == "drqv2" or cls.offline:  # it has no packaged space; a step is an update
+        return
+    space = {name: one.corners() for name, one in packaged_space(config.algo).items() if name in PACE}
+    steps, envs = 100_000, config.num_envs
+
+    def updates(**drawn: Any) -> float:
+        return parse(cls.settings_type, {**config.algo_kwargs, **drawn}).updates_in(steps, envs)
+
+    start = {"learning_starts": 0} if "learning_starts" in setting_names(cls) else {}
+    allowed = max(steps, updates(**start))
+    for values in itertools.product(*space.values()):
+        assert updates(**start, **dict(zip(space, values, strict=True))) <= allowed
+
+
+def test_a_setting_in_config_is_not_searched(tmp_path: Path) -> None:
+    file = tmp_path / "tune.yaml"
+    study = {"algo": "dqn", "env_id": "CartPole-v1", "config": {"gamma": 0.9, "algo_kwargs": {"batch_size": 32}}}
+    file.write_text(dump_yaml(study))
+    assert packaged_space("dqn").keys() - load_tune(file)[0].space.keys() == {"gamma", "batch_size"}
+    file.write_text(dump_yaml({**study, "search": {"batch_size": [32, 64]}}))
+    with pytest.raises(ConfigError, match="batch_size is in config too"):
+        load_tune(file)
 
 
 def test_variants_take_the_space_of_their_parent() -> None:

@@ -97,9 +97,12 @@ def test_a_failure_is_listed_and_the_rest_finishes() -> None:
     assert "a notice" not in line, "the last line of the log alone"
 
 
-def test_seeds_that_failed_are_listed_again_and_not_run_again() -> None:
-    plan, outcome = swept(overrides=variants(_0="failed-seed"))
-    assert outcome.failed == {plan.runs[0].name: "failed seeds: 1"}
+@pytest.mark.parametrize(
+    ("tag", "note"), [("failed-seed", "failed seeds: 1"), ("diverge", "loss became NaN or infinite at update 2")]
+)
+def test_seeds_that_failed_are_listed_again_and_not_run_again(tag: str, note: str) -> None:
+    plan, outcome = swept(overrides=variants(_0=tag))
+    assert outcome.failed == {plan.runs[0].name: note}
     again = run_sweep(plan, JOBS, show_progress=False)
     assert again.failed == outcome.failed and len(starts(plan)) == 3
 
@@ -334,9 +337,22 @@ def test_a_changed_study_is_not_continued() -> None:
         tuned(trials=2, seeds=[0, 1, 2])
 
 
-def test_a_diverged_trial_is_pruned() -> None:
-    _, trials, outcome = tuned(trials=2, config={**TUNE["config"], "tags": ["failed-seed"]})
-    assert {one.state.name for one in trials.all()} == {"PRUNED"} and len(outcome.failed) == 2
+@pytest.mark.parametrize("tag", ["failed-seed", "diverge"])
+def test_a_diverged_trial_is_pruned(tag: str) -> None:
+    """Whether some of its seeds diverged or all: it is a result, not a failure of the study."""
+    _, trials, outcome = tuned(trials=2, config={**TUNE["config"], "tags": [tag]})
+    assert {one.state.name for one in trials.all()} == {"PRUNED"} and not outcome.failed
+    assert all("failed seeds" in one.user_attrs["reason"] or "NaN" in one.user_attrs["reason"] for one in trials.all())
+
+
+def test_a_trial_whose_settings_contradict_each_other_is_pruned_and_never_started() -> None:
+    search = {"batch_size": [512], "rollout_steps": [32, 256]}  # 8 environments
+    tuning, trials, outcome = tuned(trials=6, algo="ppo", search=search, sampler="random")
+    small = {one.number for one in trials.all() if one.params["rollout_steps"] == 32}
+    assert 0 < len(small) < 6 and not outcome.failed
+    reasons = {one.number: one.user_attrs.get("reason", "") for one in trials.all() if one.state.name == "PRUNED"}
+    assert {number for number, reason in reasons.items() if "batch_size must be at most" in reason} == small
+    assert not any(tuning.folder.run_dir(f"trial-{number:04d}").exists() for number in small)
 
 
 def test_the_penalty_for_spread() -> None:

@@ -39,6 +39,7 @@ h2 { margin: 40px 0 14px; font-size: 17px; font-weight: 650; letter-spacing: -.0
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); }
 .multiples { grid-template-columns: repeat(auto-fill, minmax(min(100%, 300px), 1fr)); margin-top: 0; }
 .scroll { overflow-x: auto; } .scroll .chart { min-width: 720px; }
+.scroll figcaption { position: sticky; left: 0; max-width: calc(100vw - 60px); }
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 .filters { display: flex; flex-wrap: wrap; align-items: center; gap: 10px 18px; margin: 0 0 16px; color: var(--muted); }
 .filters input, .filters select { font: inherit; max-width: 100%; color: var(--text); background: var(--card);
@@ -47,7 +48,7 @@ h2 { margin: 40px 0 14px; font-size: 17px; font-weight: 650; letter-spacing: -.0
 h3 { display: flex; flex-wrap: wrap; align-items: center; gap: 6px 12px; margin: 0; font-size: 17px;
   scroll-margin: 16px; }
 .prose td { white-space: normal; min-width: 220px; }
-.spaced { margin-top: 16px; }
+.spaced { margin-top: 16px; } .bars meter { width: 100%; } .bars th:nth-child(2) { width: 60%; }
 .empty { margin: 0; padding: 28px 0; text-align: center; color: var(--muted); }
 video { display: block; width: 100%; max-height: 420px; margin-top: 10px; border-radius: 8px;
   border: 1px solid var(--edge); }
@@ -63,7 +64,8 @@ td { overflow-wrap: anywhere; } .numbers :not(:last-child) { text-align: right; 
 .wrap th[scope="row"], .wrap td:not(:last-child) { white-space: normal; overflow-wrap: anywhere; }
 .words td, .words th { text-align: left; } td > code { overflow-wrap: anywhere; }
 @media (max-width: 560px) { main { padding: 24px 14px 48px; } .facts, .facts tbody, .facts tr, .facts th, .facts td {
-  display: block; width: auto; } .facts td { border-top: 0; padding-top: 0; } .card { padding: 14px; } }
+  display: block; width: auto; } .facts td { border-top: 0; padding-top: 0; } .card { padding: 14px; }
+  .cells tr > :first-child { white-space: normal; } }
 code, pre { font: 13px/1.6 ui-monospace, "SF Mono", "Cascadia Mono", Menlo, Consolas, monospace; }
 pre { margin: 14px 0 0; overflow-x: auto; } summary { cursor: pointer; font-weight: 600; }
 details.card { margin-top: 16px; }

@@ -134,6 +134,7 @@ def _numbered(curves: list[Curve]) -> list[Curve]:
 def _distinct(curves: list[Curve], notes: list[str]) -> list[Curve]:
     """One curve for each seed of a variant: the longest, or else the first."""
     kept: dict[tuple[str, str, int], Curve] = {}
+    twice: dict[tuple[str, str, str, str], list[int]] = {}
     for one in curves:
         key = one.name, one.task, one.seed
         other = kept.get(key)
@@ -143,10 +144,10 @@ def _distinct(curves: list[Curve], notes: list[str]) -> list[Curve]:
         chosen = one if one.steps[-1] > other.steps[-1] else other
         left = other if chosen is one else one
         kept[key] = chosen
-        notes.append(
-            f"{one.name} on {one.task} has seed {one.seed} twice: {chosen.source} is used, {left.source} is not; "
-            "NAME=PATH names them apart"
-        )
+        twice.setdefault((one.name, one.task, chosen.source, left.source), []).append(one.seed)
+    for (name, task, used, unused), seeds in twice.items():
+        which = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+        notes.append(f"{name} on {task} has {which} twice: {used} is used, {unused} is not; NAME=PATH names them apart")
     return list(kept.values())
 
 

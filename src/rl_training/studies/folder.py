@@ -22,7 +22,7 @@ TAIL_BYTES = 8192  # of a log or a metrics file, enough for its last line
 class RunState:
     """How far a run has come, from its files."""
 
-    status: str  # new, stopped (it will be resumed), finished, failed (some seeds; nothing is left to run)
+    status: str  # new, stopped (it will be resumed), finished, failed (seeds diverged; nothing is left to run)
     step: int = 0
     metrics: dict[str, Any] | None = None
     note: str = ""  # why its resume was inexact, or which seeds failed
@@ -89,9 +89,12 @@ class StudyFolder:
         except UserError:  # a damaged record: `resume` reports it
             return RunState("stopped", self.newest_step(name))
         note = str(values["resume_note"] or "inexact") if values["resume"] == "inexact" else ""
+        failed = values["failed_seeds"]
+        if values["status"] == "failed" and failed and len(failed) == len(values.get("seeds", ())):
+            # Every seed diverged: a resume would diverge at the same update.
+            return RunState("failed", self.newest_step(name), values["metrics"], one_line(values.get("failure")))
         if values["status"] != "finished":
             return RunState("stopped", self.newest_step(name), values["metrics"], note)
-        failed = values["failed_seeds"]
         step = int(values["metrics"].get("global_step", 0))
         if failed:
             return RunState("failed", step, values["metrics"], f"failed seeds: {', '.join(failed)}")

@@ -68,7 +68,7 @@ def study_page(comparison: Comparison, run_dirs: Sequence[Path], refresh: float 
 
 
 def _title(comparison: Comparison) -> str:
-    names = dict.fromkeys(row.name.partition(" (")[0] for one in comparison.tasks for row in one.variants)
+    names = dict.fromkeys(_algorithm(row.name) for one in comparison.tasks for row in one.variants)
     tasks = [one.task for one in comparison.tasks]
     listed = ", ".join([name.upper() if name.islower() else name for name in names][:4])
     if not tasks:
@@ -89,7 +89,8 @@ def _section(title: str, one: TaskTable, comparison: Comparison, runs: Mapping[P
     cards.append(card(histogram(scores, f"Distribution of the {score}", score, "one value per seed", unit="seeds")))
     if one.improvements:
         cards.append(card(f"<b>Probability of improvement</b>{table(*improvement_columns(one), 'cells words wrap')}"))
-    videos = fitting_videos(_videos(one, comparison.curves, runs), MAX_VIDEO_BYTES * len(one.variants))[0]
+    found = _videos(one, comparison.curves, runs)
+    videos = fitting_videos(found, MAX_VIDEO_BYTES * len(found))[0]
     cards += [video_card(name, video) for name, video in videos.items()]
     return "".join([*parts, f'<div class="row">{"".join(cards)}</div>'])
 
@@ -124,14 +125,23 @@ def _profiles(one: TaskTable, score: str, colors: Mapping[str, int]) -> str:
     )
 
 
-def _videos(one: TaskTable, curves: Iterable[Curve], runs: Mapping[Path, Run]) -> dict[str, bytes | None]:
-    """One video for each algorithm: that of its first run that has one."""
-    found: dict[str, bytes | None] = {}
+def _videos(one: TaskTable, curves: Iterable[Curve], runs: Mapping[Path, Run]) -> dict[str, bytes]:
+    """One video for each algorithm: of its best variant that has one."""
+    found: dict[str, bytes] = {}
     for curve in curves:
         run = runs.get(Path(curve.source))
-        if curve.task == one.task and run is not None and found.get(curve.name) is None:
-            found[curve.name] = run.video
-    return {f"{row.name}, best agent": found.get(row.name) for row in one.variants}
+        if curve.task == one.task and run is not None and run.video is not None:
+            found.setdefault(curve.name, run.video)
+    best: dict[str, str] = {}
+    for row in one.variants:  # best first
+        if row.name in found:
+            best.setdefault(_algorithm(row.name), row.name)
+    return {f"{name}, best agent": found[name] for name in best.values()}
+
+
+def _algorithm(variant: str) -> str:
+    """The name of a variant without its settings."""
+    return variant.partition(" (")[0]
 
 
 def _runs(runs: Mapping[Path, Run]) -> str:

@@ -146,7 +146,7 @@ def _placed(problem: Problem, study: SweepFile, algo: str, env_id: str, variant:
         return Problem(("algorithms", str(study.algorithms.index(algo))), problem.message)
     for choice in variant:
         if _concerns(tuple(choice.key.split(".")), problem.path):
-            several = len(study.algorithms) > 1 and "unknown key" in problem.message
+            several = len(study.algorithms) > 1 and "of other algorithms" in problem.message
             hint = f"; `only: {{algo: ...}}` limits it to algorithms that have it (this is {algo})" if several else ""
             return Problem(choice.path, problem.message + hint)
     for one in assignments(study.config):

@@ -12,7 +12,7 @@ from typing import Any
 
 from rl_training.config.train_config import FIELD_NAMES, TrainConfig
 from rl_training.config.yaml_loading import dump_yaml
-from rl_training.core.checks import ConfigError, UserError
+from rl_training.core.checks import ConfigError, UserError, one_line
 from rl_training.files.atomic import make_directory, replace_file
 from rl_training.files.run_directory import RunLock
 from rl_training.run.progress import format_value
@@ -94,12 +94,16 @@ class Tuner(Scheduler):
         return most if self.jobs is None else min(most, self.jobs - len(self.running) - len(self.waiting))
 
     def _add(self, trial: Any, settings: dict[str, Any]) -> None:
-        """Queue a trial; one whose settings contradict each other has failed, one that had ended is recorded."""
+        """Queue a trial; one whose settings contradict each other is pruned, one that had ended is recorded."""
         try:
             run = self.tuning.run(trial.number, settings)
+            problems = needs_of([run])[1]
         except ConfigError as error:
-            self.trials.finish(trial, None, "FAIL", str(error))
-            self.display.note(f"failed   trial {trial.number}: {str(error).splitlines()[0]}")
+            problems = error.problems
+        if problems:  # the sampler learns to avoid it
+            reason = one_line(problems[0])
+            self.trials.finish(trial, None, "PRUNED", reason)
+            self.display.note(f"invalid  trial {trial.number}: {reason}")
             return
         self.in_progress[run.name] = trial
         self.folder.write([run], None)
@@ -140,7 +144,8 @@ class Tuner(Scheduler):
         trial = self.in_progress[name]
         if name in self.pruned or self._prunes(name):
             return
-        if state.status == "failed":  # diverged: the sampler learns to avoid it
+        if state.status == "failed":  # diverged: a result, and the sampler learns to avoid it
+            self.outcome.failed.pop(name, None)
             self.trials.finish(trial, None, "PRUNED", state.note)
             return
         rungs = self._rungs(name)
@@ -192,7 +197,7 @@ def write_trials(tuning: Tuning, trials: Trials) -> None:
     importance = [{"setting": name, "importance": value} for name, value in trials.importance().items()]
     if importance:
         replace_file(tuning.folder.path / "importance.csv", _csv(["setting", "importance"], importance))
-    title = f"{tuning.base.algo} tuned on {tuning.base.env_id}"
+    title = f"{tuning.base.algo.upper()} tuned on {tuning.base.env_id}"
     write_tune_page(tuning.folder.path / "report.html", title, rows, trials.importance())
 
 

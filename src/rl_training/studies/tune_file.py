@@ -11,7 +11,7 @@ from rl_training.config.fields import at_least, check, one_of, setting
 from rl_training.config.yaml_loading import LoadedYaml
 from rl_training.core.checks import ConfigError, Problem, UserError
 from rl_training.files.atomic import to_json
-from rl_training.studies.planned_runs import choice_config
+from rl_training.studies.planned_runs import assignments, choice_config
 from rl_training.studies.search import search_space
 from rl_training.studies.space import Dimension
 from rl_training.studies.study_file import StudyFile, is_algorithm, is_environment, load_study, reject
@@ -64,7 +64,15 @@ class TuneFile(StudyFile):
 
     @property
     def space(self) -> dict[str, Dimension]:
-        return search_space(self.algo, self.search)
+        """What is searched: the study's own space, or the packaged one without the settings that `config` fixes."""
+        space = search_space(self.algo, self.search)
+        fixed = self.fixed if self.search is None else ()
+        return {name: dimension for name, dimension in space.items() if name not in fixed}
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """The settings in `config`, as named in a search space."""
+        return tuple(".".join(one.keys).removeprefix("algo_kwargs.") for one in assignments(self.config))
 
     @property
     def fingerprint(self) -> str:
@@ -100,6 +108,8 @@ def _space_problems(study: TuneFile) -> list[Problem]:
     if base.eval_episodes == 0:
         problems.append(Problem(("config",), "eval_episodes must be above 0: trials are compared by evaluations"))
     for name, dimension in space.items():
+        if name.removeprefix("algo_kwargs.") in study.fixed:
+            problems.append(Problem(("search", name), f"{name} is in config too; leave it out of one of them"))
         for value in dimension.corners():
             try:
                 choice_config(study, study.algo, study.env_id, [Choice(name, value, ())], study.seed_list)

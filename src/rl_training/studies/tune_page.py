@@ -30,7 +30,7 @@ def tune_page(title: str, rows: Sequence[Row], importance: Mapping[str, float]) 
     chart = line_chart(series, "Value by trial", "trial", "objective", x_name="trial", size=(990, 320))
     parts.append(card(chart, "scroll spaced"))
     if importance:
-        parts.append(card(_importance(importance)))
+        parts.append(card(_importance(importance), "spaced"))
     columns = list(rows[0]) if rows else ["trial"]
     ranked = sorted(rows, key=lambda row: (row["state"] != COMPLETE, -(row["value"] or 0.0), row["trial"]))
     cells = [[_cell(row.get(name)) for name in columns] for row in ranked]
@@ -54,7 +54,7 @@ def _importance(importance: Mapping[str, float]) -> str:
         for name, value in importance.items()
     )
     head = '<tr><th scope="col">setting</th><th scope="col">share</th><th scope="col">importance</th></tr>'
-    return f'<b>Importance of settings</b><table class="cells"><thead>{head}</thead><tbody>{rows}</tbody></table>'
+    return f'<b>Importance of settings</b><table class="cells bars"><thead>{head}</thead><tbody>{rows}</tbody></table>'
 
 
 def _cell(value: Any) -> str:
