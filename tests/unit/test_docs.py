@@ -17,12 +17,12 @@ from rl_training.algorithms.registry import ALGORITHMS
 from rl_training.cli.main import build_parser
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RESULTS = ROOT / "benchmarks" / "results"
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef)
 MAX_WORDS = 700  # of the README, without the table of algorithms
-page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -84,7 +84,14 @@ def test_files_and_names_in_them_exist(path: Path) -> None:
 
 def test_every_page_is_linked_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [path.name for path in PAGES[2:] if f"(docs/{path.name})" not in readme] == []
+    pages = [path.relative_to(ROOT) for path in PAGES[2:] if path.parent.name != "algorithms" or path.stem == "index"]
+    assert [str(path) for path in pages if f"({path})" not in readme] == []
+
+
+def test_every_algorithm_has_a_page_that_the_overview_links() -> None:
+    overview = (ROOT / "docs" / "algorithms" / "index.md").read_text(encoding="utf-8")
+    assert {path.stem for path in (ROOT / "docs" / "algorithms").glob("*.md")} == {"index", *ALGORITHMS}
+    assert [name for name in ALGORITHMS if f"({name}.md)" not in overview] == []
 
 
 def test_the_readme_is_short_and_names_every_algorithm() -> None:
