@@ -27,10 +27,11 @@ COLUMNS = ("proof", "steps", "seeds", "best agent", "final agent", "wanted", "re
 
 
 def algorithm_page(name: str, text: str) -> str:
-    """The page of one algorithm: its own text with the generated parts before and after it."""
-    title, _, body = text.partition("\n")
+    """The page of one algorithm: its idea, facts, the rest of its own text, and the generated parts."""
+    idea, heading, rest = text.partition("\n## ")
     learner = learner_class(name)
-    parts = [title, *facts(name, learner), body.strip(), *results(name), *settings(name), *code(learner)]
+    own = [idea, *facts(name, learner), f"{heading}{rest}".strip()]
+    parts = [*own, *results(name), *settings(name), *code(learner)]
     return "\n".join(parts) + "\n"
 
 
@@ -74,14 +75,16 @@ def proof_rows(name: str) -> tuple[list[str], list[list[str]]]:
 def results(name: str) -> list[str]:
     """The learning proofs with their curves, and the runs that were not finished."""
     head, rows = proof_rows(name)
-    picked = [head.index(column) for column in COLUMNS]
+    filled = {column for index, column in enumerate(head) if any(row[index] for row in rows)}
+    columns = [column for column in COLUMNS if column in filled]
     lines = ["", "## Results", ""]
     if rows:
         lines += ["Greedy policy on fresh episodes, interquartile mean over seeds [interval]; how it was measured:"]
         lines += ["[learning proofs](../../benchmarks/results/README.md).", ""]
-        lines += [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+        lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for row in rows:
-        cells = [re.sub(r"\]\((\S+)\)", r"](../../benchmarks/results/\1)", row[index]) for index in picked]
+        cells = [row[head.index(column)] for column in columns]
+        cells = [re.sub(r"\]\((\S+)\)", r"](../../benchmarks/results/\1)", cell) for cell in cells]
         lines.append(f"| {' | '.join(cells)} |")
     for proof in (re.match(r"\[(.+?)\]", row[0]) for row in rows):
         if proof is not None and (RESULTS / f"{proof[1]}.svg").exists():

@@ -26,10 +26,11 @@ from rl_training.algorithms.registry import ALGORITHMS
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 CONFIG = DOCS / "site.yml"
-# Pages that are Markdown elsewhere in the repository.
+# Pages that are Markdown elsewhere in the repository, where they exist.
 ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "reporting.md",
     "benchmarks/results/README.md": "learning-proofs.md",
 }
 FILES = "files"  # the folder of the site with copies of the repository's files
@@ -50,7 +51,8 @@ def pages() -> dict[str, tuple[Path, str]]:
         found[source.relative_to(DOCS).as_posix()] = (source, algorithm_page(name, text))
     source, text = found["algorithms/index.md"]
     found["algorithms/index.md"] = (source, overview_page(text))
-    found |= {page: (ROOT / source, read(ROOT / source)) for source, page in ELSEWHERE.items()}
+    elsewhere = {page: ROOT / source for source, page in ELSEWHERE.items() if (ROOT / source).exists()}
+    found |= {page: (source, read(source)) for page, source in elsewhere.items()}
     found["command-reference.md"] = (DOCS / "command-reference.md", command_page())
     found["api-reference.md"] = (DOCS / "api-reference.md", api_page())
     return found
