@@ -6,6 +6,7 @@ import argparse
 import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,14 +49,11 @@ MODULES: dict[str, tuple[str, ...]] = {
 
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The parsers of a parser's commands by name, aliases left out."""
-    found: dict[str, argparse.ArgumentParser] = {}
+    """The parsers of a parser's commands by name."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for name, below in action.choices.items():
-                if below not in found.values():
-                    found[name] = below
-    return found
+            return dict(action.choices)
+    return {}
 
 
 def escaped(text: str) -> str:
@@ -72,7 +70,8 @@ def option_row(action: argparse.Action) -> str:
 
 
 def command(name: str, parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
-    usage = re.sub(r"\s+", " ", parser.format_usage().removeprefix("usage: ")).strip()
+    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+    usage = textwrap.fill(usage, 88, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     yield from ("", f"{'#' * level} {name}", "", escaped(parser.description or ""), "", "```text", usage, "```", "")
     actions = [one for one in parser._actions if one.help != argparse.SUPPRESS and one.dest not in ("help", "command")]
     rows = [option_row(one) for one in actions if not isinstance(one, argparse._SubParsersAction)]

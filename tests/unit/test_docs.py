@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import json
 import re
@@ -60,6 +61,18 @@ def test_links_lead_somewhere(path: Path) -> None:
 def test_commands_are_those_of_the_command_line(path: Path) -> None:
     for words in commands(path.read_text(encoding="utf-8")):
         build_parser().parse_args(words)
+
+
+def test_every_argument_of_the_command_line_is_explained() -> None:
+    def unexplained(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for below, its_parser in action.choices.items():
+                    yield from unexplained(f"{name} {below}", its_parser)
+            elif not action.help:
+                yield f"{name} {action.option_strings or action.dest}"
+
+    assert list(unexplained("rl-training", build_parser())) == []
 
 
 @page
