@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "rl_training needs Python 3.10 or newer; try make PYTHON=python3.11")'
 	@echo "setup: installing into $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco,dmc,box2d,atari,offline,tensorboard,wandb,mlflow,pandas,figures,tune,ray,onnx,hub]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,mujoco,dmc,box2d,atari,offline,tensorboard,wandb,mlflow,pandas,figures,tune,ray,onnx,hub,docs]'
 	@touch $@
 	@echo "setup: done"
 
@@ -50,10 +50,12 @@ install-test: $(STAMP) ## install wheel and sdist into fresh environments with p
 stubs: $(STAMP) ## write the stubs (*.pyi) that show type checkers what the registry exports
 	$(BIN)/python scripts/stubs.py
 
-docs: $(STAMP) ## write docs/sourcebook.md, docs/settings.md and docs/dependencies.md from their sources
+docs: $(STAMP) ## write the generated pages of docs/, build the documentation in build/site and check its links
 	$(BIN)/python scripts/sourcebook.py
 	$(BIN)/python scripts/settings_page.py
 	$(BIN)/python scripts/dependencies_page.py
+	$(BIN)/python scripts/docs_site.py
+	$(BIN)/python scripts/check_site.py
 
 environments: $(STAMP) ## classify every environment that can be made here, write docs/environment-classes.md (10 minutes)
 	$(BIN)/python scripts/classify_environments.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import json
 import re
@@ -17,12 +18,12 @@ from rl_training.algorithms.registry import ALGORITHMS
 from rl_training.cli.main import build_parser
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RESULTS = ROOT / "benchmarks" / "results"
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef)
 MAX_WORDS = 700  # of the README, without the table of algorithms
-page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -62,6 +63,18 @@ def test_commands_are_those_of_the_command_line(path: Path) -> None:
         build_parser().parse_args(words)
 
 
+def test_every_argument_of_the_command_line_is_explained() -> None:
+    def unexplained(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for below, its_parser in action.choices.items():
+                    yield from unexplained(f"{name} {below}", its_parser)
+            elif not action.help:
+                yield f"{name} {action.option_strings or action.dest}"
+
+    assert list(unexplained("rl-training", build_parser())) == []
+
+
 @page
 def test_python_examples_parse_and_configs_exist(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
@@ -84,7 +97,14 @@ def test_files_and_names_in_them_exist(path: Path) -> None:
 
 def test_every_page_is_linked_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [path.name for path in PAGES[2:] if f"(docs/{path.name})" not in readme] == []
+    pages = [path.relative_to(ROOT) for path in PAGES[2:] if path.parent.name != "algorithms" or path.stem == "index"]
+    assert [str(path) for path in pages if f"({path})" not in readme] == []
+
+
+def test_every_algorithm_has_a_page_that_the_overview_links() -> None:
+    overview = (ROOT / "docs" / "algorithms" / "index.md").read_text(encoding="utf-8")
+    assert {path.stem for path in (ROOT / "docs" / "algorithms").glob("*.md")} == {"index", *ALGORITHMS}
+    assert [name for name in ALGORITHMS if f"({name}.md)" not in overview] == []
 
 
 def test_the_readme_is_short_and_names_every_algorithm() -> None:

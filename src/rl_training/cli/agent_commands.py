@@ -23,7 +23,7 @@ def add_evaluate(subparsers: Any) -> None:
     for name, text in (("evaluate", "run fresh episodes with a trained agent"), ("eval", "short for evaluate")):
         evaluate = add_command(subparsers, name, run_evaluate, text)
         add_agent(evaluate)
-        evaluate.add_argument("--num-episodes", type=whole_number, metavar="N")
+        evaluate.add_argument("--num-episodes", type=whole_number, metavar="N", help="default: those of the config")
         evaluate.add_argument("--env", metavar="ENV", help="another environment, or module:Id")
         evaluate.add_argument("--stochastic", action="store_true", help="explore instead of the best action")
         evaluate.add_argument("--return-episodes", action="store_true", help="with --json: every return and length")
@@ -83,7 +83,7 @@ def add_record(subparsers: Any) -> None:
     record = add_command(subparsers, "record", run_record, "a video of a trained agent, without a display")
     add_agent(record)
     record.add_argument("--output", default="video.webm", metavar="FILE", help=".webm (default), .mp4 or .gif")
-    record.add_argument("--episodes", type=whole_number, default=1, metavar="N")
+    record.add_argument("--episodes", type=whole_number, default=1, metavar="N", help="in one video (default 1)")
     record.add_argument("--env", metavar="ENV", help="another environment, or module:Id")
     add_episode_limit(record)
 

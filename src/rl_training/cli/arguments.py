@@ -86,7 +86,7 @@ def add_agent(parser: Parser) -> None:
     """Add the arguments that name a trained agent; `agent_path` reads them."""
     parser.add_argument("target", nargs="?", metavar="PATH", help="an agent file, a checkpoint or a run directory")
     parser.add_argument("--checkpoint", metavar="PATH", help="the same, as an option")
-    parser.add_argument("--device", default="auto", metavar="D")
+    parser.add_argument("--device", default="auto", metavar="D", help="auto, cpu, cuda or cuda:1 (default %(default)s)")
     add_objects(parser)
 
 

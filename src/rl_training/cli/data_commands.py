@@ -112,7 +112,7 @@ def _prints_blocks(stream: Any) -> bool:
 
 def add_convert(subparsers: Any) -> None:
     convert = add_command(subparsers, "convert", run_convert, "the same transitions in another format, bit for bit")
-    convert.add_argument("path", metavar="DATA")
+    convert.add_argument("path", metavar="DATA", help="as of `data show`")
     _add_output(convert)
     add_cleaning_flags(convert)
 
@@ -132,10 +132,10 @@ def add_record(subparsers: Any) -> None:
     text = "an agent file, a checkpoint or a run (default: random actions)"
     record.add_argument("--agent", metavar="PATH", help=text)
     record.add_argument("--size", type=whole_number, default=10_000, metavar="N", help="transitions (default 10000)")
-    record.add_argument("--seed", type=whole_number, default=0, metavar="K")
+    record.add_argument("--seed", type=whole_number, default=0, metavar="K", help="of the recording (default 0)")
     text = "standard deviation of noise on actions in [-1, 1], or the share of random choices"
     record.add_argument("--noise", type=float, default=0.0, metavar="X", help=text)
-    record.add_argument("--device", default="cpu", metavar="D")
+    record.add_argument("--device", default="cpu", metavar="D", help="auto, cpu, cuda or cuda:1 (default %(default)s)")
     record.add_argument("--quiet", action="store_true", help="no progress display")
     add_episode_limit(record)
 

@@ -15,7 +15,7 @@ SOLVED, EPISODES = 475.0, 100  # Gymnasium's reward threshold for CartPole-v1
 
 def add_demo(subparsers: Any) -> None:
     demo = add_command(subparsers, "demo", run_demo, "train DQN on CartPole, evaluate it, record a video and a report")
-    demo.add_argument("--output-dir", default="runs", metavar="DIR")
+    demo.add_argument("--output-dir", default="runs", metavar="DIR", help="where the run is made (default: runs)")
 
 
 def run_demo(args: Args) -> int:

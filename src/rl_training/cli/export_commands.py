@@ -24,7 +24,7 @@ def add_export(subparsers: Any) -> None:
     add_agent(export)
     text = "onnx (.onnx), torch (.pt2) or numpy (.npz, dense networks); default: by the suffix of the output"
     export.add_argument("--to", metavar="FORMAT", help=text)
-    export.add_argument("-o", "--output", required=True, metavar="FILE")
+    export.add_argument("-o", "--output", required=True, metavar="FILE", help="the file to write")
     add_seed_index(export)
 
 
@@ -57,7 +57,7 @@ def add_verify(subparsers: Any) -> None:
     verify = add_command(subparsers, "verify", run_verify, text)
     verify.add_argument("file", metavar="FILE", help="an exported .onnx, .npz or .pt2 file, its contract beside it")
     verify.add_argument("target", metavar="PATH", help="an agent file, a checkpoint or a run directory")
-    verify.add_argument("--device", default="auto", metavar="D")
+    verify.add_argument("--device", default="auto", metavar="D", help="auto, cpu, cuda or cuda:1 (default %(default)s)")
     add_seed_index(verify)
     add_objects(verify)
 

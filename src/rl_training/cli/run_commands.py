@@ -31,10 +31,10 @@ def add_train(subparsers: Any) -> None:
     train.add_argument("env", nargs="?", metavar="ENV", help=text)
     train.add_argument("--config", metavar="FILE", help="a YAML config; packaged ones are found from any directory")
     train.add_argument("--total-timesteps", type=whole_number, metavar="N", help="environment steps per seed")
-    train.add_argument("--seed", type=whole_number, metavar="K")
+    train.add_argument("--seed", type=whole_number, metavar="K", help="determines all random numbers")
     train.add_argument("--seeds", metavar="LIST", help="several seeds as one program, e.g. 0-7 or 0,3,5")
     train.add_argument("--num-envs", type=whole_number, metavar="N", help="environments per seed")
-    train.add_argument("--eval-episodes", type=whole_number, metavar="N")
+    train.add_argument("--eval-episodes", type=whole_number, metavar="N", help="episodes of an evaluation, per seed")
     train.add_argument("--device", metavar="D", help="auto, cpu, cuda or cuda:1")
     train.add_argument("--run-name", metavar="NAME", help="of the run's directory; -2, -3 … is added where it exists")
     text = "start from the weights of an agent file or a run; without ALGO ENV, with its config too"
@@ -63,7 +63,7 @@ def add_resume(subparsers: Any) -> None:
     resume.add_argument("target", nargs="?", metavar="RUN", help="a run directory or a checkpoint")
     resume.add_argument("--checkpoint", metavar="PATH", help="the same, as an option")
     resume.add_argument("--total-timesteps", type=whole_number, metavar="N", help="extend the run to this many steps")
-    resume.add_argument("--eval-episodes", type=whole_number, metavar="N")
+    resume.add_argument("--eval-episodes", type=whole_number, metavar="N", help="episodes of an evaluation, per seed")
     text = (
         "with --total-timesteps: continue a finished offline run online, in this environment; also needed if the run's "
         "own environment is in a module (module:Id)"
@@ -102,7 +102,7 @@ def run_resume(args: Args) -> int:
 
 
 def _add_run_options(parser: Parser) -> None:
-    parser.add_argument("--output-dir", metavar="DIR")
+    parser.add_argument("--output-dir", metavar="DIR", help="the directory in which the run's directory is made")
     parser.add_argument("--run-suffix", metavar="NAME", help="appended to the run directory's name")
     parser.add_argument("--quiet", action="store_true", help="no progress display")
     add_objects(parser)

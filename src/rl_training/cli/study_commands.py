@@ -12,7 +12,7 @@ from rl_training.cli.arguments import Args, Parser, add_command, print_answer, w
 def add_sweep(subparsers: Any) -> None:
     text = "run algorithms x environments x overrides from one file; the same command continues it"
     sweep = add_command(subparsers, "sweep", run_sweep, text)
-    sweep.add_argument("study", metavar="STUDY.yaml")
+    sweep.add_argument("study", metavar="STUDY.yaml", help="algorithms, environments, overrides and seeds")
     sweep.add_argument("--dry-run", action="store_true", help="show the plan with estimates of time and disk")
     add_launch_options(sweep)
 
@@ -56,7 +56,7 @@ def run_sweep(args: Args) -> int:
 def add_tune(subparsers: Any) -> None:
     text = "search the settings of an algorithm with Optuna; the same command continues it"
     tune = add_command(subparsers, "tune", run_tune, text)
-    tune.add_argument("study", metavar="STUDY.yaml")
+    tune.add_argument("study", metavar="STUDY.yaml", help="an algorithm, an environment and what is searched")
     tune.add_argument("--best", metavar="FILE", help="write the config of the best trial")
     add_launch_options(tune)
 
