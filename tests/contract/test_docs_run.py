@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ import yaml
 from test_docs import FENCED, PAGES, ROOT
 
 import rl_training.cli as cli
+from rl_training.algorithms import registry
 from rl_training.cli.main import build_parser, main
 from rl_training.config.train_config import TrainConfig
 
@@ -119,6 +121,13 @@ def quick_defaults() -> Iterator[None]:
         patch.setattr(create, "__defaults__", values)
         patch.setattr(cli, "load_config", lambda *args, **keys: load(*args, **keys, **DEFAULTS, total_timesteps=STEPS))
         patch.setenv("PYTHONPATH", str(ROOT / "src"))  # of the processes that a sweep starts
+        yield
+
+
+@pytest.fixture(autouse=True)
+def same_registry() -> Iterator[None]:
+    """Without the algorithms that a snippet has registered."""
+    with mock.patch.dict(registry.ALGORITHMS):
         yield
 
 
