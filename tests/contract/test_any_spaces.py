@@ -35,6 +35,7 @@ def run(path: Path, task: tuple[str, str, str], callbacks: Any = (), **changes: 
     return train(config(path, *task, **changes), callbacks=callbacks, show_progress=False)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("task", TASKS, ids="-".join)
 def test_a_cut_run_ends_in_the_same_bits(task: tuple[str, str, str], tmp_path: Path, monkeypatch) -> None:
     options = {"seeds": (0, 7), "num_envs": 2, "settings": {"normalize_observations": "mult" not in task[1]}}
@@ -64,6 +65,7 @@ def test_an_agent_is_saved_evaluated_and_asked(task: tuple[str, str, str], tmp_p
     assert np.array_equal(again.predict(first), chosen)
 
 
+@pytest.mark.sweep
 def test_a_joint_action_that_pays_is_found(tmp_path: Path) -> None:
     """The reward is the sum of the action: the best joint action of MultiDiscrete([2, 3]) from [0, 1] is [1, 3]."""
     made = run(tmp_path, TASKS[0], total_timesteps=400, settings={"learning_rate": 1e-2})

@@ -7,9 +7,10 @@ import pytest
 from rl_training.run.algorithm_spec import get_algorithm_spec
 from rl_training.runtime.dqn_trainer import train_dqn
 
+SWITCHES = {"double": True, "dueling": True, "n_step": 3}
 
-@pytest.mark.sweep
-@pytest.mark.parametrize("switch", [{}, {"double": True, "dueling": True, "n_step": 3}])
+
+@pytest.mark.parametrize("switch", [{}, pytest.param(SWITCHES, marks=pytest.mark.sweep)])
 def test_train_dqn_serves_c51_dqn(switch: dict[str, object], quick_config, tmp_path: Path) -> None:
     config = quick_config("c51_dqn", tmp_path, total_timesteps=128, algo_kwargs=switch)
     result = train_dqn(config, run_suffix="smoke")

@@ -176,6 +176,7 @@ def test_evaluating_zero_episodes_is_refused(finished_run) -> None:
         evaluate_checkpoint(finished_run("tqc").run_dir, 0)
 
 
+@pytest.mark.sweep
 def test_a_checkpoint_away_from_its_run(quick_config, tmp_path: Path) -> None:
     """A copied checkpoint stands alone: it goes on in a new run, and ends as the whole one did."""
     whole = train(quick_config("sac", tmp_path / "whole"), show_progress=False)
@@ -223,6 +224,7 @@ def test_a_checkpoint_that_lost_its_environments_is_damaged(finished_run, tmp_pa
         resume_training(checkpoint, total_timesteps=140)
 
 
+@pytest.mark.sweep
 def test_a_large_replay_is_saved_in_pieces(quick_config, tmp_path: Path, monkeypatch) -> None:
     """What is read back at a time stays small, and it is the same replay."""
     config = quick_config("sac", tmp_path / "a", checkpoint_interval=1000, num_envs=2)

@@ -269,6 +269,7 @@ def test_command_prints_tables_and_writes_files(
     assert answer["score"] == "area" and answer["tasks"][0]["variants"][0]["area"]["value"] == pytest.approx(52.0)
 
 
+@pytest.mark.sweep
 def test_figures_are_svg_and_pdf(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     for folder in ("one", "two"):

@@ -73,6 +73,7 @@ def test_resume_on_a_device_environment_is_exact(algo: str, device: str, tmp_pat
     assert rows[0] == rows[1] > 4
 
 
+@pytest.mark.sweep
 def test_seeds_of_a_device_environment_are_the_seeds_alone(tmp_path: Path) -> None:
     together = train(config("dqn", tmp_path / "a", seeds=(3, 5)), show_progress=False)
     alone = train(config("dqn", tmp_path / "b", seed=5), show_progress=False)

@@ -29,6 +29,7 @@ def test_train_qr_dqn_writes_checkpoint_and_metrics(quick_config, tmp_path: Path
     assert trained and all(row["train/td_error_mean"] > 0 for row in trained)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "switch", [{"double": True}, {"dueling": True}, {"n_step": 3}, {"prioritized": True}, {"noisy": True}]
 )

@@ -15,6 +15,7 @@ def test_train_drq_writes_checkpoint_and_metrics(quick_config, tmp_path: Path) -
     check_trainer(train_drq, config)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("side", "settings"),
     [

@@ -95,6 +95,7 @@ def cases_of_settings() -> list[Any]:
     return [pytest.param(*one, marks=() if one in always else pytest.mark.sweep) for one in pairs]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("case", "to"), cases_of_settings())
 def test_settings(case: str, to: str, tmp_path: Path) -> None:
     if to == "onnx":
@@ -112,6 +113,7 @@ def cases_of_spaces() -> list[Any]:
     return [pytest.param(*one, marks=() if one in always else pytest.mark.sweep) for one in dict.fromkeys(pairs)]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("observation", "action"), cases_of_spaces())
 def test_spaces(observation: str, action: str, tmp_path: Path) -> None:
     pictures = observation in ("mixed", "two images", "one image")

@@ -158,6 +158,7 @@ class Kill(Callback):
             raise LookupError("as if killed")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("seeds", "groups", "step"),
     [

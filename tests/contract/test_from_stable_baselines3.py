@@ -204,6 +204,7 @@ class Checks:
 LONGER = {4, 5, 6, 8, 14, 21, 22, 23, 24, 26}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "number",
     [pytest.param(n, marks=pytest.mark.sweep if n in LONGER else ()) for n in PAIRS if n != COMMANDS],

@@ -238,6 +238,7 @@ class BrightOrDark(gym.Env[np.ndarray, int]):
         return self._image(), float(action == self.bright), True, False, {}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("algo", one_of_a_kind("rainbow_dqn", among=("dqn", "iqn", "rainbow_dqn")))
 def test_values_are_learned_from_images(algo: str, tmp_path: Path) -> None:
     settings = {
@@ -339,6 +340,7 @@ def test_cut_at_an_episodes_end_and_resumed_equals_uncut(forks: Forks, whole: Pa
     assert compare_runs(whole, forks.resume(tmp_path)) == []
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("what", [pytest.param("frames", marks=pytest.mark.sweep), "final_frames"])
 def test_frames_forgotten_by_resume_show(what: str, forks: Forks, whole: Path, cut: Path, tmp_path: Path) -> None:
     shutil.copytree(cut, tmp_path, dirs_exist_ok=True)

@@ -96,6 +96,7 @@ def test_workers_give_the_same_numbers() -> None:
     assert len(alone[0]) == 2 and alone[0][0]["rollout/success_rate"] != alone[0][1]["rollout/success_rate"]
 
 
+@pytest.mark.sweep
 def test_a_resumed_run_has_the_same_numbers(tmp_path: Path) -> None:
     changes = {"seeds": (3, 5), "num_envs": 2}
     whole = train(walk_config(tmp_path / "whole", **changes), show_progress=False)

@@ -160,6 +160,7 @@ class Kill(Callback):
             raise LookupError("as if killed")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("algo", ["sac", "td3_bc"])
 def test_a_run_from_weights_that_was_cut_is_resumed_exactly(algo: str, quick_config, tmp_path: Path) -> None:
     """Before its first checkpoint it starts from the same weights again, and needs nothing outside its directory."""
@@ -230,6 +231,7 @@ def test_the_weights_act_from_the_first_step_and_settings_may_change(quick_confi
     assert torch.equal(actions[0].reshape(-1), expected.reshape(-1))
 
 
+@pytest.mark.sweep
 def test_a_new_run_from_a_file_evaluates_ten_times_unless_told(quick_config, tmp_path: Path) -> None:
     trained = managed("dqn", quick_config, tmp_path / "old", eval_interval=None).learn(show_progress=False)
     path = trained.save(tmp_path / "agent")

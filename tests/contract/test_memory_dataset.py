@@ -99,6 +99,7 @@ def test_a_dataset_by_other_names_and_types(recorded, arrays, tmp_path: Path) ->
     assert managed("bc", tmp_path, lists).learn(show_progress=False).result.metrics["global_step"] == 20
 
 
+@pytest.mark.sweep
 def test_a_run_on_a_dataset_in_memory_is_resumed_with_it(recorded, arrays, tmp_path: Path) -> None:
     expected = learner_bits(managed("iql", tmp_path / "whole", arrays).learn(show_progress=False).run_dir)
     for step in (3, 10):  # before and after its first checkpoint

@@ -66,6 +66,7 @@ class StopAt(Callback):
         return session.step < self.step
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("algo", OFFLINE)
 def test_a_run_from_a_recipe_trains_evaluates_and_exports(algo: str, tmp_path: Path) -> None:
     result = train(config(tmp_path, algo, eval_episodes=1), show_progress=False)
@@ -145,6 +146,7 @@ def test_a_data_set_that_changed_is_not_resumed_with(tmp_path: Path, capsys) -> 
         resume_training(run_dir, total_timesteps=40, show_progress=False)
 
 
+@pytest.mark.sweep
 def test_a_run_finds_its_data_from_any_directory_and_after_a_move(tmp_path: Path, monkeypatch, capsys) -> None:
     home, other = tmp_path / "home", tmp_path / "other"
     home.mkdir(), other.mkdir()
@@ -277,6 +279,7 @@ def test_rewards_are_scaled_by_the_range_of_returns(scale: Any, expected: list[f
     assert not data.has_environment and data.spec.action.size == 1
 
 
+@pytest.mark.sweep
 def test_evaluations_have_d4rl_scores_where_there_is_a_reference(tmp_path: Path, capsys) -> None:
     pytest.importorskip("mujoco")
     values = {"env_id": "Hopper-v5", "total_timesteps": 5, "eval_episodes": 1}

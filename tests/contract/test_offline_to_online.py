@@ -73,6 +73,7 @@ def test_one_config_with_both_stages_is_the_same_run(algo: str, tmp_path: Path) 
     assert all(torch.equal(first[name], second[name]) for name in first) and first["rewards"].shape[1] >= 64
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("algo", one_of_a_kind("iql", among=LEARNERS))
 def test_resume_after_a_cut_in_either_stage_leaves_no_trace(algo: str, tmp_path: Path, monkeypatch) -> None:
     """Before the offline stage ends, at its end, before updates go on, and in the middle of an episode."""
@@ -104,6 +105,7 @@ class KillAt(StopAt):
         return True
 
 
+@pytest.mark.sweep
 def test_resume_of_an_online_stage_killed_before_a_checkpoint_knew_of_it(tmp_path: Path) -> None:
     expected = go_on(offline_run(tmp_path / "whole", checkpoint_interval=1000))
     run_dir = offline_run(tmp_path / "cut", checkpoint_interval=1000)

@@ -54,6 +54,7 @@ DEFAULT = ("own",)  # the others: `make test-all`
 EVERY = [pytest.param(task, marks=() if task in DEFAULT else pytest.mark.sweep) for task in TASKS]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("task", EVERY)
 def test_resume_of_a_cut_run_has_the_same_bits(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = config(Path("runs"), task, seeds=(0, 7), num_envs=2)
@@ -61,6 +62,7 @@ def test_resume_of_a_cut_run_has_the_same_bits(task: str, tmp_path: Path, monkey
     assert whole_and_cut(start, 53, tmp_path, monkeypatch, objects=objects_of(task)) == []
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("task", [pytest.param("options", marks=pytest.mark.sweep), "mixed"])
 def test_a_seed_among_others_is_the_seed_alone(task: str, tmp_path: Path) -> None:
     together = train(config(tmp_path / "together", task, seeds=(4, 2)), show_progress=False)

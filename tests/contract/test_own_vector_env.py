@@ -170,6 +170,7 @@ def test_evaluation_has_episodes_of_its_own_and_changes_nothing(tmp_path: Path) 
     assert len(evaluations) == len(set(evaluations)) + 1  # the last evaluation of both runs has the same episodes
 
 
+@pytest.mark.sweep
 def test_a_twin_is_used_for_evaluation_and_video(tmp_path: Path) -> None:
     settings = {**SETTINGS, "learning_starts": 400, "train_frequency": 64}
     options = {**QUICK, **settings, "num_envs": 8, "output_dir": tmp_path, "video": True}

@@ -153,6 +153,7 @@ sys.exit(main(["list", "--json"]))
 """
 
 
+@pytest.mark.sweep
 def test_a_new_algorithm_is_one_line_in_the_registry(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "rl_training", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "rl_training/algorithms/newest.py").write_text(NEW_ALGORITHM)

@@ -60,6 +60,7 @@ def test_values_of_episodes_that_end(
         assert_values(learner, state, value, within=0.1)
 
 
+@pytest.mark.sweep
 @every_algorithm
 def test_the_greedy_policy_picks_the_right_action(algo: str, tmp_path: Path) -> None:
     steps = 1500 if algo == "crossq" else 600  # its policy learns at every third update, in small steps
@@ -81,6 +82,7 @@ RECURRENT = {"rollout_steps": 60, "batch_size": 60, "sequence_length": 6, "epoch
 memories = pytest.mark.parametrize("kind", ["lstm", pytest.param("gru", marks=pytest.mark.sweep)])
 
 
+@pytest.mark.sweep
 @memories
 def test_an_observation_is_remembered(kind: str, tmp_path: Path) -> None:
     random = {"entropy_weight": 0.02, "learning_rate": 5e-3}  # for long enough to see what the first step is good for
@@ -104,6 +106,7 @@ def test_without_memory_it_is_not(tmp_path: Path) -> None:
     assert right[-1] == left[-1] and before[-1] == other[-1] == pytest.approx(0.0, abs=0.4)
 
 
+@pytest.mark.sweep
 @memories
 def test_a_time_limit_is_not_an_end_for_a_memory(kind: str, tmp_path: Path) -> None:
     learner = train_on(Endless, "ppo", tmp_path, 800, recurrent=kind, recurrent_size=16, **RECURRENT)

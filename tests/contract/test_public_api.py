@@ -60,6 +60,7 @@ def test_an_environment_factory(algo: str, quick_config, tmp_path: Path) -> None
         loaded.evaluate(1)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("algo", one_of_a_kind())
 def test_exploring_predictions_differ_and_greedy_ones_do_not(algo: str, finished_run) -> None:
     agent = managed_class(algo).load(finished_run(algo).run_dir)

@@ -213,6 +213,7 @@ def test_a_change_takes_effect_at_the_next_reset(workers: int, tmp_path: Path) -
     assert late and max(late) < 27 + 2 * 6
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("workers", "stop"), [(2, 29), *SWEEP])
 def test_a_resumed_curriculum_is_the_same_run(workers: int, stop: int, tmp_path: Path, monkeypatch) -> None:
     """At step 29 some open episodes have the changes of step 27, and some have not."""
@@ -237,6 +238,7 @@ def test_a_resumed_curriculum_is_the_same_run(workers: int, stop: int, tmp_path:
     assert compare_runs(tmp_path / "whole" / finished.run_dir.name, resumed.run_dir) == []
 
 
+@pytest.mark.sweep
 def test_a_resumed_curriculum_keeps_the_changes_of_others(tmp_path: Path) -> None:
     def later(session: Any) -> None:
         if session.step == 30:
@@ -258,6 +260,7 @@ def test_a_resumed_curriculum_keeps_the_changes_of_others(tmp_path: Path) -> Non
     assert new.seen[1] == [(1.0, 0.0)]
 
 
+@pytest.mark.sweep
 def test_a_function_of_the_step_and_a_resume_without_it(tmp_path: Path, capsys) -> None:
     def easier(step: int) -> dict[str, Any] | None:
         return None if step < 20 else {"target": 1 + step // 20}
@@ -362,6 +365,7 @@ def test_all_of_them_are_exported() -> None:
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "callbacks.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("code", re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 def test_the_programs_of_the_page_run(code: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)

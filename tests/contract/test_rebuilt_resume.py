@@ -116,6 +116,7 @@ def whole(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return forks.train(config_of(CARRYING), tmp_path_factory.mktemp("whole"))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("at", "how"),
     [

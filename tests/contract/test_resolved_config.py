@@ -55,6 +55,7 @@ def test_the_resolved_config_holds_every_setting_and_comes_back_equal(algo: str,
     assert with_task_defaults(again)[0] == resolved
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("algo", one_of_a_kind())
 def test_training_from_the_resolved_config_gives_the_same_bits(algo: str, quick_config, tmp_path: Path) -> None:
     first = train(quick_config(algo, tmp_path, total_timesteps=40, eval_episodes=0), show_progress=False).run_dir

@@ -85,6 +85,7 @@ def test_files_of_the_installed_package(tmp_path: Path) -> None:
         check_predictions(tmp_path / "made", name, tmp_path)
 
 
+@pytest.mark.sweep
 def test_an_imported_agent_is_evaluated_and_trained_further(tmp_path: Path) -> None:
     path = imported("td3").save(tmp_path / "agent.safetensors")
     changes = {

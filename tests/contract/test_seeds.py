@@ -146,6 +146,7 @@ def test_compiled_is_eager_for_a_single_seed(algo: str) -> None:
     assert_compiled_is_eager(algo, (0,), "aot_eager")
 
 
+@pytest.mark.sweep
 @pytest.mark.skipif(not compiler_present(), reason="no C++ compiler")
 def test_inductor_is_eager() -> None:
     assert_compiled_is_eager(algorithm_names()[0], (0,), "inductor")

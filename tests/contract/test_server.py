@@ -229,6 +229,7 @@ def started(path: Path, *words: str) -> tuple[subprocess.Popen[str], dict[str, A
     return process, json.loads(process.stdout.readline())
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.sweep)])
 def test_a_signal_stops_the_program_cleanly(number: signal.Signals, plain_agent: Any, tmp_path: Path) -> None:
     process, about = started(saved(plain_agent, tmp_path))

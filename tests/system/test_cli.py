@@ -219,6 +219,7 @@ def test_set_takes_a_setting_of_the_algorithm_by_its_name() -> None:
                                                      "policy_delay=3"]).algo_kwargs == {"policy_delay": 3}  # fmt: skip
 
 
+@pytest.mark.sweep
 def test_an_environment_in_a_module_of_the_current_folder(tmp_path: Path) -> None:
     """As the console script starts: the current folder is not on the path. Two worker processes find it too."""
     start = "import sys; sys.path.pop(0); from rl_training.cli import main; sys.exit(main(sys.argv[1:]))"

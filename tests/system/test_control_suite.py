@@ -90,6 +90,7 @@ def test_episodes_are_cut_off_not_terminated_and_the_limit_is_known() -> None:
     assert ends == [(False, False)] * 124 + [(False, True)]
 
 
+@pytest.mark.sweep
 @pytest.mark.usefixtures("suite")
 @pytest.mark.parametrize(
     ("task", "workers"),
@@ -177,6 +178,7 @@ def test_pixels_are_drawn_in_their_size_and_resumed() -> None:
         one.close()
 
 
+@pytest.mark.sweep
 @pytest.mark.usefixtures("suite")
 @pytest.mark.parametrize("task", ["cartpole-swingup", "walker-walk"])
 def test_smaller_shadows_leave_a_small_picture_as_it_was(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,6 +200,7 @@ class Stop(Callback):
         return False if session.step >= 36 else None
 
 
+@pytest.mark.sweep
 @pytest.mark.usefixtures("suite")
 def test_a_stopped_run_resumes_with_the_same_bits(tmp_path: Path) -> None:
     changes = {"env_id": "dm_control/reacher-easy-v0", "env_kwargs": {"max_episode_steps": 13}, "total_timesteps": 60}

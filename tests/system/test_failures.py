@@ -87,6 +87,7 @@ def test_a_faulty_environment_ends_the_run_with_what_reproduces_it(how, message,
     assert resumed.metrics["global_step"] == 120
 
 
+@pytest.mark.sweep
 def test_a_hanging_environment_ends_the_run(tmp_path: Path) -> None:
     script = tmp_path / "hang.py"
     script.write_text(

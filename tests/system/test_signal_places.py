@@ -114,6 +114,7 @@ def test_signal_during_set_up(place: str, forks: Forks, made: dict[str, str], tm
     assert read_json(run_dir / "run.json")["status"] == "finished"
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("at", "number"), [(37, signal.SIGTERM), (118, signal.SIGINT)], ids=["mid-run", "the last"])
 def test_a_signal_in_an_evaluation_repeats_it_on_resume(
     at: int, number: signal.Signals, forks, whole_run, tmp_path: Path
@@ -138,6 +139,7 @@ def test_a_signal_in_an_evaluation_repeats_it_on_resume(
     assert len({(row["step"], row["seed"]) for row in rows}) == len(rows) == 8
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("in_c", [False, True], ids=["python", "c"])
 def test_a_signal_ends_an_evaluation_without_an_end(in_c: bool, forks: Forks, tmp_path: Path) -> None:
     """In C, the run has to be ended from outside: what was saved before stands."""
@@ -203,6 +205,7 @@ def cut_while_compiling(forks: Forks, cwd: Path, **changes: Any) -> list[str]:
     return stop(forks, pid, cwd, signal.SIGINT, os.killpg)
 
 
+@pytest.mark.sweep
 def test_a_signal_while_kernels_compile_is_one_line(forks: Forks, tmp_path: Path) -> None:
     lines = cut_while_compiling(forks, tmp_path, eval_episodes=0)
     run_dir = run_dir_in(tmp_path)

@@ -57,6 +57,7 @@ def test_a_second_signal_leaves_at_once(forks, whole_run, first: int, second: in
     assert compare_runs(whole_run(ANY), forks.resume(tmp_path)) == []
 
 
+@pytest.mark.sweep
 def test_a_terminal_signals_the_workers_too(forks, tmp_path: Path) -> None:
     """Ctrl-C reaches every process of the group; the run still saves and stops."""
     config = make_config(ANY, workers=2, total_timesteps=20_000, checkpoint_interval=5000, eval_episodes=0)
@@ -97,6 +98,7 @@ def test_a_run_whose_first_checkpoint_is_still_to_come_is_in_use_too(forks, tmp_
     assert forks.wait(pid) == -9
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("algo", one_of_a_kind("sac", "bc"))
 def test_resume_of_a_finished_run_says_so_and_can_extend_it(forks, algo: str, tmp_path: Path) -> None:
     config = make_config(algo)

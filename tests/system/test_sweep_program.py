@@ -35,6 +35,7 @@ REAL: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_stops_every_run_saved(number: int, code: int, tmp_path: Path) -> None:
     sweep = start(SLOW, tmp_path, "--jobs", "2", stand_in=True)

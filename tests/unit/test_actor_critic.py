@@ -198,6 +198,7 @@ def test_stacked_seeds_have_the_bits_of_each_alone(
     )
 
 
+@pytest.mark.sweep
 def test_compiled_without_graph_breaks() -> None:
     made, obs = model(5, continuous(2), shared=True, recurrent="lstm", recurrent_size=4), torch.randn(6, 5)
 

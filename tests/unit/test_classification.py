@@ -62,6 +62,7 @@ FAMILIES = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("env_id", "kwargs", "package", "expected"), FAMILIES)
 def test_one_environment_of_each_family(env_id: str, kwargs: dict, package: str | None, expected: str) -> None:
     if package is not None:
@@ -85,6 +86,7 @@ def test_below_pixels_the_environment_itself_is_compared(monkeypatch: pytest.Mon
     assert check_environment(EnvSource("BipedalWalker-v3", {"wrappers": wrappers})).restore == "rebuilt"
 
 
+@pytest.mark.sweep
 def test_a_life_lost_carries_the_game_on_and_its_native_state_holds_that(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ale_py")
     atari = {"terminal_on_life_loss": True, "frame_skip": 40, "resize_shape": [16, 16], "frame_stack": 1}

@@ -55,6 +55,7 @@ def test_two_programs_of_one_function_keep_apart() -> None:
     assert first.tolist() == [3.0] * 2 and second.tolist() == [3.0] * 3
 
 
+@pytest.mark.sweep
 def test_a_state_from_before_the_first_update_loads_into_a_used_learner() -> None:
     """It knows no metrics yet: programs compiled before must not go on writing into the tensors of the old ones."""
     learner = DQN(q_network=MLPQNetwork(2, 2, ()), batch_size=2, compiled=True, backend="aot_eager")
@@ -70,6 +71,7 @@ def test_a_state_from_before_the_first_update_loads_into_a_used_learner() -> Non
     assert losses[0] == losses[1] > 0
 
 
+@pytest.mark.sweep
 def test_a_batch_in_another_order_or_of_another_kind_is_the_same_batch() -> None:
     """The kernels know their inputs by position, shape and type: a program must not be used for others."""
     batch = {

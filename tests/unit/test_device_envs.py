@@ -322,6 +322,7 @@ def test_no_step_depends_on_values_that_only_the_device_has(cls: type[DeviceEnv]
         env.statistics.rows()
 
 
+@pytest.mark.sweep
 @each_class
 def test_compiled_steps_are_the_eager_ones(cls: type[DeviceEnv]) -> None:
     compiled, eager = cls(SEEDS, 4), cls(SEEDS, 4)

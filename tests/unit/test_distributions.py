@@ -192,6 +192,7 @@ def test_a_row_has_the_same_bits_among_stacked_seeds_and_among_other_rows(name: 
             assert torch.equal(one[0], all_rows[row])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["joint", "multi-discrete", "continuous"])
 def test_compiled_without_graph_breaks(name: str) -> None:
     made, params, actions, mask = example(name, 6)

@@ -102,6 +102,7 @@ def make_pong():
     return lambda **kwargs: gym.make("ALE/Pong-v5", obs_type="ram", **kwargs)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("trial", range(6))
 def test_a_restored_atari_game_has_the_same_future(trial: int, make_pong) -> None:
     env, other = (make_pong(repeat_action_probability=0.0) for _ in range(2))

@@ -169,6 +169,7 @@ class StopAt71(Callback):
         return False if session.step >= 71 else None
 
 
+@pytest.mark.sweep
 def test_resume_is_exact(quick_config: QuickConfig, tmp_path: Path) -> None:
     whole = run(quick_config, "sac", tmp_path / "whole", seeds=(1, 2))
     cut = run(quick_config, "sac", tmp_path / "cut", seeds=(1, 2), callbacks=[StopAt71()])

@@ -150,6 +150,7 @@ def test_resume_in_another_mode_reports_inexact(quick_config, tmp_path: Path, ca
     assert (now["resume"], now["resume_note"]) == ("inexact", line)
 
 
+@pytest.mark.sweep
 def test_torch_in_use_before_the_library_narrows_the_promise(tmp_path: Path) -> None:
     """Nobody is misled: where MKL's mode could not be set any more, the run says that its seeds are not exact."""
     program = (

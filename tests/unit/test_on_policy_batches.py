@@ -93,6 +93,7 @@ def test_sequences_of_one_step(tmp_path: Path) -> None:
     assert train(config, show_progress=False).metrics["gradient_steps"] == 8
 
 
+@pytest.mark.sweep
 def test_a_rate_that_adapted_stays_in_its_run(tmp_path: Path) -> None:
     kinds = {
         "plain": {},

@@ -321,6 +321,7 @@ def test_a_study_is_tuned_and_its_best_config_written() -> None:
             assert one.intermediate_values[100] < max(others)
 
 
+@pytest.mark.sweep
 def test_trials_are_the_same_wherever_a_study_was_interrupted() -> None:
     whole = [(one.params, one.value, one.state) for one in tuned(name="whole")[1].all()]
     tuning, trials, _ = tuned(name="cut", trials=3)

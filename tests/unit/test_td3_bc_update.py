@@ -101,6 +101,7 @@ def test_statistics_of_a_data_set() -> None:
     torch.testing.assert_close(seen, torch.tensor([[1 / 1.001, 1000.0]]))
 
 
+@pytest.mark.sweep
 def test_a_run_standardises_by_its_data_and_so_does_its_agent(quick_config, tmp_path: Path) -> None:
     config = quick_config("td3_bc", tmp_path, seeds=(1, 2), env_kwargs={}, eval_episodes=0)
     result = train_td3_bc(config, show_progress=False)

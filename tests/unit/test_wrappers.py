@@ -270,6 +270,7 @@ def test_atari_steps_are_four_frames_of_which_the_last_two_are_seen(game) -> Non
     assert np.array_equal(obs[3:], resize_area(np.maximum(screens[2], screens[3]), 84, 84))
 
 
+@pytest.mark.sweep
 def test_a_game_starts_with_up_to_thirty_noops_drawn_from_the_seed(game) -> None:
     env = game()
     start = env.game.ale.getEpisodeFrameNumber()
@@ -357,6 +358,7 @@ def test_evaluation_plays_whole_games_for_the_full_reward(game) -> None:
     assert env.step(0)[1] == 28.0
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("cut", [5, 41, 133])
 def test_an_atari_game_comes_back_in_the_middle_of_its_lives(cut: int, game) -> None:
     env, other = game(terminal_on_life_loss=True), game(terminal_on_life_loss=True)
