@@ -202,7 +202,7 @@ def git_commit(folder: Path | None = None, exclude: Sequence[str] = ()) -> str |
 
     Changes under `exclude` are ignored.
     """
-    paths = ["--", ".", *(f":!{one}" for one in exclude)]
+    paths = ["--", ":/", *(f":/!{one}" for one in exclude)] if exclude else []
     try:
         commit = _git(folder, "rev-parse", "HEAD")
         return commit + ("+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", *paths) else "")
