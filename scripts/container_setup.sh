@@ -3,12 +3,13 @@
 # container_setup.sh PREFIX [EXTRAS]    PYTHON: the interpreter; TORCH_INDEX: a further index that has torch's CPU builds
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-prefix="$1" extras="${2:-}"
+mkdir -p "$1"
+prefix="$(cd "$1" && pwd)" extras="${2:-}"
 "${PYTHON:-python3}" -m venv "$prefix"
 python="$prefix/bin/python"
 install=("$python" -m pip install --quiet --no-cache-dir --disable-pip-version-check -c "$root/constraints.txt")
 "${install[@]}" torch ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"}
-if [ "$("$python" -c 'import torch; print(torch.version.cuda)' 2>/dev/null)" != None ]; then
+if [ "$("$python" -c 'import torch; print(torch.version.cuda)')" != None ]; then
   echo "this torch is built for CUDA, gigabytes too large: set TORCH_INDEX to the index of PyTorch's CPU builds" >&2
   exit 1
 fi
