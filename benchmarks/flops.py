@@ -18,7 +18,8 @@ def update_flops(algo: str, shape: str, changes: tuple[str, ...] = ()) -> int:
     learner = cls.create(SHAPES[shape], settings, [0])
     source, counts = filled_source(SHAPES[shape], settings, 1, "cpu"), []
     learner.train(source, 1, 0)  # the first one tries the losses for the names of their metrics
-    for number in range(1, 3):  # of a delayed policy, the mean over its period
+    period = max(phase.every for phase in learner.engine.phases)
+    for number in range(1, 1 + period):  # of a delayed policy, the mean over its period
         with FlopCounterMode(display=False) as counter:
             learner.train(source, 1, number)
         counts.append(counter.get_total_flops())

@@ -51,6 +51,8 @@ def filled_source(spec: EnvSpec, settings: ReplaySettings, seeds: int, device: s
         replay.storage["age"].fill_(replay.stack - 1)
         replay.storage["final"].fill_(-1)
     replay.finish_writing(ROWS)
+    if replay.priorities is not None:
+        replay.priorities.add(0, ROWS)
     return replay
 
 

@@ -95,7 +95,7 @@ def group_section(group: str, rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def standing(result: dict[str, Any]) -> Iterator[str]:
-    """Where this library is first and where the aims are reached, counted from the rows."""
+    """In how many rows this library is faster, and where it is slower."""
     rows = [one for group in TITLES for one in result.get(group, []) if "ratio_median" in one]
     behind = [f"{one['task']} ({one['peer']}: {one['ratio_median']:.2f})" for one in rows if one["ratio_median"] < 1]
     yield f"Faster than the peer in {len(rows) - len(behind)} of {len(rows)} rows" + (
