@@ -364,3 +364,46 @@ def test_images_learned_by_seeds_among_many_and_alone(name: str, compiled: bool)
         return parameters(learner, 1 if len(seeds) > 1 else 0)
 
     assert (run([3, 4, 5], 0) - run([4], 1)).abs().max() < TOLERANCE
+
+
+class SeenRows(Callback):
+    """Compares the newest rows of the replay with what the environments returned, at every step."""
+
+    def __init__(self) -> None:
+        self.checked = 0
+
+    def on_step(self, session: Session) -> None:
+        replay, rows = session.replay, session.envs.watched  # type: ignore[union-attr]
+        assert replay is not None and rows is not None and int(replay.added_tensor) == replay.added
+        newest = replay.read(replay.added - replay.num_envs, replay.added)
+        for name in ("rewards", "terminated", "truncated"):
+            expected = torch.from_numpy(getattr(rows, name).copy()).view_as(newest[name])
+            assert torch.equal(newest[name], expected), (session.step, name)
+        self.checked += 1
+
+
+@pytest.mark.parametrize("name, settings", [("sac", {}), ("dqn", {"prioritized": True, "train_frequency": 4})])
+def test_the_replay_holds_what_happened_after_every_step(name: str, settings, quick_config, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Sent by the outbox, stored by an update, by a graph of its own, or by the hook that reads it."""
+    seen = SeenRows()
+    options = {"num_envs": 2, "seeds": (3, 4), "device": "cuda", "algo_kwargs": settings}
+    train(quick_config(name, tmp_path, **options), callbacks=[seen], show_progress=False)
+    assert seen.checked == 60
+
+
+def test_random_steps_are_stored_as_on_a_cpu(quick_config, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    stored = []
+    for device in ("cpu", "cuda"):
+        kept = KeptReplay()
+        options = {"device": device, "total_timesteps": 40, "algo_kwargs": {"learning_starts": 40}}
+        train(quick_config("sac", tmp_path / device, **options), callbacks=[kept], show_progress=False)
+        stored.append(kept.rows)
+    assert stored[0] and all(torch.equal(stored[0][name], stored[1][name]) for name in stored[0])
+
+
+class KeptReplay(Callback):
+    """Keeps all transitions of a run."""
+
+    def on_end(self, session: Session) -> None:
+        assert session.replay is not None
+        self.rows = {name: rows.clone() for name, rows in session.replay.read(0, session.replay.added).items()}

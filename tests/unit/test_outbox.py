@@ -29,8 +29,18 @@ def fields(spec: EnvSpec, step: int) -> dict[str, torch.Tensor]:
     }  # fmt: skip
 
 
-def make(kind: type[ReplayBuffer], spec: EnvSpec, **options: object) -> ReplayBuffer:
-    return kind(spec, capacity=CAPACITY, num_envs=ENVS, seeds=SEEDS, **options)  # type: ignore[arg-type]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    return torch.device(request.param)
+
+
+def make(kind: type[ReplayBuffer], spec: EnvSpec, device: torch.device, **options: object) -> ReplayBuffer:
+    return kind(spec, capacity=CAPACITY, num_envs=ENVS, seeds=SEEDS, device=device, **options)  # type: ignore[arg-type]
 
 
 def assert_same(one: ReplayBuffer, other: ReplayBuffer) -> None:
@@ -41,10 +51,10 @@ def assert_same(one: ReplayBuffer, other: ReplayBuffer) -> None:
 
 
 @pytest.mark.parametrize("kind, spec", [(ReplayBuffer, SPEC), (FrameReplay, PIXELS)])
-def test_sent_steps_are_stored_as_direct_ones(kind: type[ReplayBuffer], spec: EnvSpec) -> None:
+def test_sent_steps_are_stored_as_direct_ones(kind: type[ReplayBuffer], spec: EnvSpec, device: torch.device) -> None:
     """In whatever way they are stored: by the next step, by an update, with the inputs of acting, or by a save."""
-    sent, direct = make(kind, spec), make(kind, spec)
-    outbox = Outbox(torch.device("cpu"))
+    sent, direct = make(kind, spec, device), make(kind, spec, device)
+    outbox = Outbox(device)
     sent.send_by(outbox)
     acting = outbox.reserve({"obs": ((4,), torch.float32)})
     for step in range(11):
@@ -64,22 +74,22 @@ def test_sent_steps_are_stored_as_direct_ones(kind: type[ReplayBuffer], spec: En
     assert_same(sent, direct)
 
 
-def test_new_rows_get_the_highest_priority() -> None:
-    sent, direct = (make(ReplayBuffer, SPEC, priority_alpha=0.6) for _ in range(2))
-    sent.send_by(Outbox(torch.device("cpu")))
+def test_new_rows_get_the_highest_priority(device: torch.device) -> None:
+    sent, direct = (make(ReplayBuffer, SPEC, device, priority_alpha=0.6) for _ in range(2))
+    sent.send_by(Outbox(device))
     for step in range(7):
         for replay in (sent, direct):
             replay.add(**fields(SPEC, step))
             replay.flush()
             assert replay.priorities is not None
-            errors = torch.tensor([[2.0, 0.5], [3.0, 0.1]]) * (step + 1)
-            replay.priorities.update(torch.tensor([[0, 2], [1, 2]]), errors)
+            errors = torch.tensor([[2.0, 0.5], [3.0, 0.1]], device=device) * (step + 1)
+            replay.priorities.update(torch.tensor([[0, 2], [1, 2]], device=device), errors)
         assert sent.priorities is not None and direct.priorities is not None
         assert torch.equal(sent.priorities.tree, direct.priorities.tree)
 
 
-def test_values_are_aligned_and_typed() -> None:
-    outbox = Outbox(torch.device("cpu"))
+def test_values_are_aligned_and_typed(device: torch.device) -> None:
+    outbox = Outbox(device)
     layout = {"flags": ((3,), torch.bool), "count": ((), torch.int64), "numbers": ((2, 2), torch.float32)}
     box = outbox.reserve(layout)
     box.put(flags=np.array([True, False, True]), count=2**40 + 1, numbers=np.eye(2))
@@ -89,3 +99,14 @@ def test_values_are_aligned_and_typed() -> None:
     assert box.tensors["numbers"].tolist() == [[1, 0], [0, 1]]
     with pytest.raises(AssertionError, match="in use"):
         outbox.reserve(layout)
+
+
+def test_loaded_rows_are_not_overwritten_by_an_older_step(device: torch.device) -> None:
+    """A step that was on its way when a state was loaded belongs to another run."""
+    sent, direct = make(ReplayBuffer, SPEC, device), make(ReplayBuffer, SPEC, device)
+    sent.send_by(Outbox(device))
+    direct.add(**fields(SPEC, 1))
+    sent.add(**fields(SPEC, 0))
+    sent.write(0, direct.read(0, direct.added))
+    sent.finish_writing(direct.added)
+    assert_same(sent, direct)

@@ -131,8 +131,9 @@ class Learner(Algorithm):
         return act._replace(state=NO_STATE) if fresh else act
 
     def act_collect(self, obs: Tensor, step: int, progress: float) -> Act:
-        """Actions for collecting data, which continue the exploration of the step before."""
-        act = self.act_explore(obs, step, progress, self.collecting.explore_state)
+        """Actions for collecting data, which continue the exploration of the step before; after `start_collecting`."""
+        noise, amount = self.explore_noise(obs.shape[1]), self.exploration(progress)
+        act = self.acting.collect(self.explore, obs, noise, step, amount, self.collecting.explore_state)
         self.collecting.explore_state = dict(act.state)
         return act
 

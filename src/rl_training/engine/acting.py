@@ -42,7 +42,8 @@ NO_STATE: State = {}
 class Acting:
     """Runs policies on observations (seeds, rows, ...), on the host or on the engine's device.
 
-    Random numbers are drawn on the device of the observations. Actions are on the engine's device, without a sync.
+    Random numbers are drawn on the device of the observations. Actions are on the engine's device, without a sync; with
+    an outbox, those of `collect` are in host memory.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -52,7 +53,7 @@ class Acting:
         self._amount = torch.zeros(len(engine.seeds), 1, device=engine.device)
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._graphs: dict[Any, tuple[torch.cuda.CUDAGraph, list[Tensor], Act]] = {}
-        self._outbox: Compartment | None = None
+        self._compartment: Compartment | None = None
         self._collector: _Collector | None = None
 
     def greedy(self, policy: Policy, obs: Tensor, state: State = NO_STATE) -> Act:
@@ -88,9 +89,6 @@ class Acting:
 
             return self._act(stream, draw_and_explore, [obs, *state.values()])
         numbers = drawing.host_noise(self.engine.seeds, step, {STREAM: noise}, stream_name=stream)[STREAM]
-        if self._outbox is not None and stream == STREAM and obs.shape == self._outbox.shape("obs"):
-            self._outbox.put(obs=obs.numpy(), noise=numbers.numpy(), amount=amount)
-            return self._collected(policy, state)
         self._amount.fill_(amount)
 
         def explore(inputs: list[Tensor]) -> Act:
@@ -172,24 +170,28 @@ class Acting:
 
     # --- on a GPU ------------------------------------------------------------------------------------------------
     def send_by(self, outbox: Outbox, observation: ArraySpec, noise: NoiseSpec, rows: int) -> None:
-        """Send the inputs of `explore` from the host by `outbox`, where they are of this kind and number."""
+        """Send the inputs of `collect` from the host by `outbox`."""
         seeds, obs_dtype = len(self.engine.seeds), getattr(torch, observation.dtype)
         obs, numbers = (seeds, rows, *observation.shape), (seeds, *noise.shape)
         layout = {"obs": (obs, obs_dtype), "noise": (numbers, torch.float32), "amount": ((seeds, 1), torch.float32)}
-        self._collector, self._outbox = None, outbox.reserve(layout)
+        assert self._compartment is None, "the inputs are sent by an outbox already"
+        self._compartment = outbox.reserve(layout)
 
     @torch.no_grad()
-    def _collected(self, policy: Policy, state: State) -> Act:
-        """Explore with the inputs in the outbox; the actions are in host memory."""
-        assert self._outbox is not None
-        self._outbox.outbox.send()
+    def collect(self, policy: Policy, obs: Tensor, noise: NoiseSpec, step: int, amount: float, state: State) -> Act:
+        """`explore` for the loop that collects data: always the same policy and the same number of rows."""
+        box = self._compartment
+        if box is None:
+            return self.explore(policy, obs, noise, step, amount, state)
+        numbers = drawing.host_noise(self.engine.seeds, step, {STREAM: noise}, stream_name=STREAM)[STREAM]
+        box.put(obs=obs.numpy(), noise=numbers.numpy(), amount=amount)
+        box.outbox.send()
         if self._collector is None:
-            self._collector = self._capture_collector(policy, state)
+            self._collector = self._capture_collector(policy, box, state)
         return self._collector(state)
 
-    def _capture_collector(self, policy: Policy, state: State) -> _Collector:
-        assert self._outbox is not None
-        sent, names = self._outbox.tensors, tuple(state)
+    def _capture_collector(self, policy: Policy, box: Compartment, state: State) -> _Collector:
+        sent, names = box.tensors, tuple(state)
         given = [sent[name] for name in ("obs", "noise", "amount")]
 
         def work(inputs: list[Tensor]) -> Act:
@@ -235,7 +237,8 @@ class _Collector:
         self.graph.replay()
         self.action.copy_(self.output.action, non_blocking=True)
         self.copied.record()
-        _, extras, new_state = map_tensors(self.output, Tensor.clone)  # the next replay writes into the same tensors
+        # The next replay writes into the same tensors.
+        extras, new_state = map_tensors((self.output.extras, self.output.state), Tensor.clone)
         self.copied.synchronize()
         return Act(self.action.clone(), extras, new_state)
 

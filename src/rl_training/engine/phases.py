@@ -73,7 +73,7 @@ class Priorities(Protocol):
         """Set the priorities of rows from their errors."""
 
     def tensors(self) -> list[Tensor]:
-        """Every tensor that `learn` changes."""
+        """Every tensor that `update` and new rows change."""
 
 
 class Pending(Protocol):

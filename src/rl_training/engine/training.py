@@ -110,8 +110,7 @@ class Training:
         if source.pending is not None and source.pending.take_unstored():
             key = (id(source), "store")
             if key not in self.programs:
-                changed = source.priorities.tensors() if source.priorities is not None else ()
-                self.programs[key] = self.captured(source.pending.store_sent, changed)
+                self.programs[key] = self.captured(source.pending.store_sent, _priority_tensors(source))
             self.programs[key]()
 
     def _train_captured(
@@ -212,7 +211,7 @@ class Training:
                 pending.store_sent()
             updates()
 
-        return self.captured(run, source.priorities.tensors() if source.priorities is not None else ())
+        return self.captured(run, _priority_tensors(source))
 
     def captured(self, run: Callable[[], None], changed: Sequence[Tensor] = ()) -> Callable[[], None]:
         """A CUDA graph of `run`; what its warm-up changes of the engine, and of the tensors `changed`, is undone."""
@@ -225,6 +224,10 @@ class Training:
         with captured(graph):
             run()
         return graph.replay
+
+
+def _priority_tensors(source: Source) -> Sequence[Tensor]:
+    return source.priorities.tensors() if source.priorities is not None else ()
 
 
 def _gather(source: Source, drawn: Tensor) -> tuple[Batch, Tensor]:

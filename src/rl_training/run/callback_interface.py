@@ -10,9 +10,11 @@ from rl_training.algorithms.base import Learner
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.core.schedules import Every
+from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.envs.base import VectorEnv
 from rl_training.envs.host.vector import SeededEnvs
 from rl_training.loops.clock import Clock
+from rl_training.loops.regime import Regime
 from rl_training.run.inputs import RunInputs
 from rl_training.run.logged_values import LoggedValues
 from rl_training.run.progress import Progress
@@ -26,6 +28,7 @@ class CallbackInterface:
     clock: Clock
     learner: Learner
     envs: VectorEnv | None
+    regime: Regime
     display: Progress
     logged: LoggedValues
     elapsed_before: float  # seconds before this process
@@ -38,6 +41,14 @@ class CallbackInterface:
     @property
     def total(self) -> int:
         return self.clock.total
+
+    @property
+    def replay(self) -> ReplayBuffer | None:
+        """The replay with every transition up to this step, also on their way to a GPU; None: the run has none."""
+        replay = self.regime.replay
+        if replay is not None:
+            replay.flush()
+        return replay
 
     @property
     def gradient_steps(self) -> int:

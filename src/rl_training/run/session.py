@@ -58,7 +58,7 @@ class Session(CallbackInterface):
         self.inputs, self.config, self.source = inputs, inputs.config, inputs.source
         self.agent, self.learner, self.seeds = agent, agent.learner, agent.learner.seeds
         self.clock, self.run_dir, self.record = clock, run_dir, record
-        self.envs, self.replay = regime.envs, regime.replay
+        self.envs, self.regime = regime.envs, regime
         self.statistics: Statistics = EpisodeStatistics(len(self.seeds), 1)
         if self.envs is not None:
             self.statistics = self.envs.statistics

@@ -41,7 +41,7 @@ class Outbox:
             self._events[self._slot].synchronize()  # the copy before: long done, unless nothing waits for the device
         self._slots[self._slot].copy_(self._slots[sent])  # a compartment that gets no new values keeps its last ones
 
-    def host(self) -> int:
+    def slot_to_fill(self) -> int:
         """The number of the host buffer to write to; its content counts as not sent."""
         if not self._slots:
             self._allocate()
@@ -54,7 +54,7 @@ class Outbox:
         self._events = [torch.cuda.Event() for _ in range(2)] if on_gpu else []
         self._copy = torch.zeros(self.bytes, dtype=torch.uint8, device=self.device)
         for compartment in self._compartments:
-            compartment.allocate(self._slots, self._copy)
+            compartment.use(self._slots, self._copy)
 
 
 class Compartment:
@@ -76,18 +76,15 @@ class Compartment:
         assert self._tensors, "nothing was put into the outbox"
         return self._tensors
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self._places[name][2]
-
-    def put(self, **values: Tensor | NDArray[Any] | float) -> None:
+    def put(self, **values: NDArray[Any] | float) -> None:
         """Write values, in host memory, for the next `send`."""
-        slot = self.outbox.host()
+        slot = self.outbox.slot_to_fill()
         arrays = self._arrays[slot]
         for name, value in values.items():
             arrays[name][...] = value
 
-    def allocate(self, slots: list[Tensor], copy: Tensor) -> None:
-        """Use these buffers."""
+    def use(self, slots: list[Tensor], copy: Tensor) -> None:
+        """Write to the host buffers `slots` and find what was sent in `copy`."""
         self._arrays = [{name: one.numpy() for name, one in self._views(slot).items()} for slot in slots]
         self._tensors = self._views(copy)
 

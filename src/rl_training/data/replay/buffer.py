@@ -80,7 +80,7 @@ class ReplayBuffer:
         self._arrays = {k: v.numpy() for k, v in self.storage.items()} if self.device.type == "cpu" else {}
         self._rows = {k: v.view(seeds * self.capacity, *v.shape[2:]) for k, v in self.storage.items()}
         self._offsets = (torch.arange(seeds, device=self.device) * self.capacity).unsqueeze(-1)
-        self._outbox: Compartment | None = None
+        self._compartment: Compartment | None = None
         self._step_rows = torch.arange(num_envs, device=self.device)
         self._unstored = False  # whether the newest vector step is on its way: counted, and not stored yet
 
@@ -113,9 +113,9 @@ class ReplayBuffer:
     def add(self, **fields: Tensor | Array) -> None:
         """Add one vector step: each field (seeds, num_envs, ...), on any device."""
         self.flush()
-        if self._outbox is not None:
+        if self._compartment is not None:
             self.added += self.num_envs
-            self._outbox.put(added=self.added, **{name: host_array(value) for name, value in fields.items()})
+            self._compartment.put(added=self.added, **{name: host_array(value) for name, value in fields.items()})
             self._unstored = True
             return
         rows = slice(self.head, self.head + self.num_envs)
@@ -136,7 +136,8 @@ class ReplayBuffer:
         layout = {
             name: ((self.seeds, self.num_envs, *one.shape[2:]), one.dtype) for name, one in self.storage.items()
         }
-        self._outbox = outbox.reserve({**layout, "added": ((), torch.int64)})
+        assert self._compartment is None, "steps are sent by an outbox already"
+        self._compartment = outbox.reserve({**layout, "added": ((), torch.int64)})
 
     @property
     def pending(self) -> ReplayBuffer:
@@ -146,14 +147,15 @@ class ReplayBuffer:
     def take_unstored(self) -> bool:
         """Send the newest vector step, unless it is stored already; if True, the caller runs `store_sent`."""
         taken, self._unstored = self._unstored, False
-        if taken and self._outbox is not None:
-            self._outbox.outbox.send()  # does nothing where the inputs of acting have taken it along
+        if taken:
+            assert self._compartment is not None
+            self._compartment.outbox.send()  # does nothing where the inputs of acting have taken it along
         return taken
 
     def store_sent(self) -> None:
         """Store the vector step that was sent last: work of the device alone, which a CUDA graph can hold."""
-        assert self._outbox is not None
-        sent = self._outbox.tensors
+        assert self._compartment is not None
+        sent = self._compartment.tensors
         rows = (sent["added"] - self.num_envs + self._step_rows) % self.capacity
         for name, tensor in self.storage.items():
             tensor.index_copy_(1, rows, sent[name])
@@ -241,7 +243,7 @@ class ReplayBuffer:
 
     def finish_writing(self, added: int) -> None:
         """Set the number of transitions ever added, after `write`."""
-        self.added = added
+        self.added, self._unstored = added, False
         self.size_tensor.fill_(self.size)
         self.added_tensor.fill_(self.added)
 
