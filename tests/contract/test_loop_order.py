@@ -39,7 +39,7 @@ class Trace:
         self.drawn: list[tuple[int, int, int]] = []  # by batch: actions chosen, rows stored, the newest row drawn
         self.rewards: list[tuple[int, float]] = []  # by batch: actions chosen, the highest reward
         for owner, name, event in [
-            (Learner, "act_explore", ACT), (Learner, "act_random", ACT), (Learner, "train", LEARN),
+            (Learner, "act_collect", ACT), (Learner, "act_random", ACT), (Learner, "train", LEARN),
             (HostEnvs, "step", STEP), (DeviceEnv, "step", STEP), (ReplayBuffer, "add", STORE),
         ]:  # fmt: skip
             monkeypatch.setattr(owner, name, self._noted(getattr(owner, name), event))
