@@ -98,7 +98,7 @@ def on_policy_proofs() -> dict[str, Proof]:
     for algo, (pong, breakout) in CLEANRL.items():
         config = f"configs/{algo}/pong.yaml"
         said = "{} (CleanRL, 10M steps, training)".format
-        found[f"{algo}-pong"] = Proof(config, 3, 10, 19.0, said(pong), {"total_timesteps": 4_000_000}, PONG)
+        found[f"{algo}-pong"] = Proof(config, 3, 10, 19.0, said(pong), {"total_timesteps": 2_500_000}, PONG)
         changes = {"env_id": "ALE/Breakout-v5"}
         found[f"{algo}-breakout"] = Proof(config, 3, 10, breakout, said(breakout), changes, BREAKOUT)
     return found
