@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from provenance import ROOT, write_result
+from turns import environment
 
 MAX_RATIO = 2.0
 MAX_ROUNDS = 5
@@ -33,7 +33,7 @@ def trial(folder: Path, name: str, seeds: int, args: argparse.Namespace) -> dict
     words += ["--device", args.device, "--run-name", name, "--eval-episodes", "5", "--quiet", "--json"]
     fixed = [f"eval_interval={args.steps // RUNGS}", "video=false", "report=false", *args.set]
     words += [word for one in fixed for word in ("--set", one)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled")}
+    env = {**environment(), "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled")}
     started = time.perf_counter()
     done = subprocess.run([sys.executable, "-m", "rl_training", *words], cwd=folder, env=env, stdout=subprocess.PIPE)
     seconds = time.perf_counter() - started
