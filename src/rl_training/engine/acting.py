@@ -195,12 +195,12 @@ class Acting:
         given = [sent[name] for name in ("obs", "noise", "amount")]
 
         def work(inputs: list[Tensor]) -> Act:
-            return valid(self.run(policy, *given, *_named(names, inputs)))
+            return self.run(policy, *given, *_named(names, inputs))
 
         # Seeds that run one after the other would be compiled one by one, each as long as the first.
         alike = self.engine.stacked or len(self.engine.seeds) == 1
         program = self.engine.compile(work) if self.engine.compiled and alike else work
-        return _Collector(*self._capture(lambda inputs: Act(*program(inputs)), list(state.values())))
+        return _Collector(*self._capture(lambda inputs: valid(Act(*program(inputs))), list(state.values())))
 
     def _replayed(self, name: str, work: Work, inputs: list[Tensor]) -> Act:
         key = (name, *((value.is_cuda, value.shape) for value in inputs))
