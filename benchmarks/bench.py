@@ -23,6 +23,7 @@ from turns import Task, compare, machine
 from workloads import GROUPS, QUICK
 
 RESULT = Path(__file__).resolve().parent / "results" / "speed-cpu.json"
+PROGRAM_ROUNDS = 5  # of whole programs, which take seconds each
 USUAL = "peers"  # the environment of a peer that names none
 
 
@@ -89,7 +90,8 @@ def main() -> None:
                 )
     if args.only is None:
         for name, program in PROGRAMS.items():
-            add(result.setdefault("programs", []), name, partial(compare_programs, name, program, pythons, args.rounds))
+            rounds = min(args.rounds, PROGRAM_ROUNDS)
+            add(result.setdefault("programs", []), name, partial(compare_programs, name, program, pythons, rounds))
 
 
 if __name__ == "__main__":

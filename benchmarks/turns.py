@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rl_training.core.statistics import bootstrap_interval
@@ -35,9 +36,9 @@ class Task:
     env_id: str
     settings: list[str]
     peers: list[Peer]
-    stretch: int = 400  # steps per turn
+    stretch: int = 100  # steps per turn
     script: str = "side_ours.py"  # or side_learner.py: updates only
-    warm_up: int = 400  # steps before the first turn
+    warm_up: int = 300  # steps before the first turn
     rows: int = 1  # environments that one step of the program steps
     unit: str = "environment steps"
 
@@ -80,38 +81,6 @@ class Side:
         self.process.wait()
 
 
-def compare(
-    name: str, task: Task, peer_python: str, rounds: int, stretch: int | None = None
-) -> list[dict[str, object]]:
-    turns = [task.env_id, str(task.warm_up), str(stretch or task.stretch)]
-    sides = [Side(sys.executable, task.script, [task.algo, *turns, *task.settings])]
-    try:
-        for peer in task.peers:
-            arguments = [peer.library, peer.algo, *turns, *peer.settings]
-            sides.append(Side(peer.python or peer_python, peer.script, arguments))
-        rates = [[task.rows * side.run() for side in sides] for _ in range(rounds)]
-        peaks = [round(side.peak_mib()) for side in sides]
-    finally:
-        for side in sides:
-            side.stop()
-    results: list[dict[str, object]] = []
-    for number, peer in enumerate(task.peers, 1):
-        ratios = [row[0] / row[number] for row in rates]
-        results.append(
-            {
-                "task": name,
-                "peer": f"{peer.library} {peer.algo}",
-                "ours_steps_per_s": statistics.median(row[0] for row in rates),
-                "peer_steps_per_s": statistics.median(row[number] for row in rates),
-                "unit": task.unit,
-                "ready_s": [round(sides[0].ready_s, 1), round(sides[number].ready_s, 1)],  # ours, the peer's
-                "peak_mib": [peaks[0], peaks[number]],
-                **spread(ratios),
-            }
-        )
-    return results
-
-
 @dataclass(frozen=True)
 class Timed:
     """The rates of one side in its turns, the seconds until it was ready, and its memory."""
@@ -132,16 +101,57 @@ def in_turns(starts: Sequence[Callable[[], Side]], rounds: int, parallel: int) -
 
     with ThreadPoolExecutor(parallel) as pool:
         sides = list(pool.map(started, starts))
+    rates: list[list[float]] = [[] for _ in sides]
     try:
-        rates = [[side.run() if side is not None else 0.0 for side in sides] for _ in range(rounds)]
+        for _ in range(rounds):
+            for number, side in enumerate(sides):
+                if side is None:
+                    continue
+                try:
+                    rates[number].append(side.run())
+                except (ValueError, OSError):  # it ended in the middle of its turn
+                    side.stop()
+                    sides[number] = None
         return [
-            Timed(list(column), side.ready_s, round(side.peak_mib())) if side is not None else None
-            for side, column in zip(sides, zip(*rates, strict=True), strict=True)
+            Timed(found, side.ready_s, round(side.peak_mib())) if side is not None else None
+            for side, found in zip(sides, rates, strict=True)
         ]
     finally:
         for side in sides:
             if side is not None:
                 side.stop()
+
+
+def compare(
+    name: str, task: Task, peer_python: str, rounds: int, stretch: int | None = None
+) -> list[dict[str, object]]:
+    """The rows of one task, one for each peer: all sides take turns in every round."""
+    turns = [task.env_id, str(task.warm_up), str(stretch or task.stretch)]
+    starts = [partial(Side, sys.executable, task.script, [task.algo, *turns, *task.settings])]
+    for peer in task.peers:
+        arguments = [peer.library, peer.algo, *turns, *peer.settings]
+        starts.append(partial(Side, peer.python or peer_python, peer.script, arguments))
+    ours, *others = in_turns(starts, rounds, parallel=2)
+    if ours is None:
+        raise OSError(f"{task.script} failed")
+    results: list[dict[str, object]] = []
+    for peer, theirs in zip(task.peers, others, strict=True):
+        row: dict[str, object] = {"task": name, "peer": f"{peer.library} {peer.algo}"}
+        if theirs is None:
+            results.append({**row, "error": f"{peer.script} failed"})
+            continue
+        results.append(
+            {
+                **row,
+                "ours_steps_per_s": task.rows * statistics.median(ours.rates),
+                "peer_steps_per_s": task.rows * statistics.median(theirs.rates),
+                "unit": task.unit,
+                "ready_s": [round(ours.ready_s, 1), round(theirs.ready_s, 1)],  # started two at a time
+                "peak_mib": [ours.peak_mib, theirs.peak_mib],
+                **spread([mine / other for mine, other in zip(ours.rates, theirs.rates, strict=True)]),
+            }
+        )
+    return results
 
 
 def spread(ratios: list[float]) -> dict[str, object]:

@@ -19,6 +19,8 @@ WIDE, PEER_WIDE = "hidden_sizes=[256,256]", 'policy_kwargs={"net_arch":[256,256]
 CHEETAH, CARTPOLE = "HalfCheetah-v5", "CartPole-v1"
 PPO, PEER_PPO = ["rollout_steps=2048", "batch_size=64", "epochs=10"], ["n_steps=2048", "batch_size=64", "n_epochs=10"]
 
+LONGER: dict[str, int] = {"stretch": 400, "warm_up": 400}  # steps of a millisecond
+
 # End to end, in environment steps: acting, stepping, storing and learning.
 TRAINING = {
     "sac-halfcheetah": Task(
@@ -39,10 +41,12 @@ TRAINING = {
     ),
     "dqn-cartpole": Task(
         "dqn", CARTPOLE, DISCRETE, [Peer("stable_baselines3", "DQN", PEER_DISCRETE), Peer("sbx", "DQN", PEER_DISCRETE)],
+        **LONGER,
     ),
     "qr_dqn-cartpole": Task(
         "qr_dqn", CARTPOLE, [*DISCRETE, "num_quantiles=200", "max_grad_norm=null"],
         [Peer("sb3_contrib", "QRDQN", [*PEER_DISCRETE, 'policy_kwargs={"n_quantiles":200,"net_arch":[64,64]}'])],
+        **LONGER,
     ),
     "crossq-halfcheetah": Task(
         "crossq", CHEETAH, [*REPLAY, WIDE, "critic_hidden_sizes=[512,512]", MILLION],
@@ -60,6 +64,7 @@ TRAINING = {
             algo, CARTPOLE, [*DISCRETE, *ours],
             # One thread, as our side chooses for networks of this size.
             [Peer("tianshou", peer, [*TIANSHOU_DISCRETE, *theirs], "side_tianshou.py", "tianshou")],
+            **LONGER,
         )
         for algo, peer, ours, theirs in (
             ("c51_dqn", "C51", ATOMS, [*ATOMS, COPY]), ("iqn", "IQN", LEVELS, [COPY]),
