@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from pixel_speed import task as pixel_task
 from turns import Peer, Task
@@ -19,7 +20,7 @@ WIDE, PEER_WIDE = "hidden_sizes=[256,256]", 'policy_kwargs={"net_arch":[256,256]
 CHEETAH, CARTPOLE = "HalfCheetah-v5", "CartPole-v1"
 PPO, PEER_PPO = ["rollout_steps=2048", "batch_size=64", "epochs=10"], ["n_steps=2048", "batch_size=64", "n_epochs=10"]
 
-LONGER: dict[str, int] = {"stretch": 400, "warm_up": 400}  # steps of a millisecond
+LONGER: dict[str, Any] = {"stretch": 400, "warm_up": 400}  # steps of a millisecond
 
 # End to end, in environment steps: acting, stepping, storing and learning.
 TRAINING = {
