@@ -201,6 +201,16 @@ def test_images_larger_than_a_pipe(make: Callable[..., SeededEnvs], tmp_path: Pa
     assert pids_of(shared) and play(local, range(5)) == play(shared, range(5))
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_closing_leaves_no_descriptor_open(make: Callable[..., SeededEnvs]) -> None:
+    make("CartPole-v1", workers=2).close()  # what is opened once for the whole process
+    before = os.listdir("/proc/self/fd")
+    envs = make("CartPole-v1", workers=3)
+    assert len(pids_of(envs)) == 2
+    envs.close()
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
 def test_what_an_environment_prints_does_no_harm(
     make: Callable[..., SeededEnvs], odd_envs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,19 +1,22 @@
 """Environments stepped in this process, and the worker process that steps them for a parent over two pipes.
 
-A frame is (kind, size) and `size` bytes. STEP, ACTIONS and RESULT contain raw arrays whose layout both sides compute
-from the spaces; JSON contains set-up, resets, errors and the end. Every command has one reply. Nothing is pickled but
-an environment factory, which the parent sends in the set-up.
+A frame is (kind, size) and `size` bytes. STEP and ACTIONS contain raw arrays whose layout both sides compute from the
+spaces; RESULT is empty, since results are in memory that both share: a picture is larger than what a pipe holds. JSON
+contains set-up, resets, errors and the end. Every command has one reply. Nothing is pickled but an environment factory,
+which the parent sends in the set-up.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import pickle
 import re
 import signal
 import struct
 import sys
+import tempfile
 import traceback
 import warnings
 from collections.abc import Mapping, Sequence
@@ -34,9 +37,11 @@ from rl_training.envs.host.wrappers import episode_limit, image_stack
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, codecs_to_dict, env_spec, make_codecs
 
 Array = NDArray[Any]
+Fields = Sequence[tuple[tuple[int, ...], DTypeLike]]  # shape and dtype of arrays that are next to each other
 
 HEADER = struct.Struct("<QQ")
 STEP, RESULT, JSON, ACTIONS = range(4)
+DONE = HEADER.pack(RESULT, 0)
 
 
 class RowsFailed(Exception):
@@ -184,34 +189,53 @@ def _restores(env: Env, state: Array) -> bool:
 
 
 class StepBuffers:
-    """The STEP and RESULT frames of `count` rows: one buffer each, and the arrays in it."""
+    """The STEP frame of `count` rows, and the memory for their results, which the parent and its worker share."""
 
-    def __init__(self, count: int, observation: ObservationCodec, action: ActionCodec, names: int) -> None:
+    def __init__(
+        self, count: int, observation: ObservationCodec, action: ActionCodec, names: int, file: int | None = None
+    ) -> None:
+        """`file`: the parent's descriptor of the shared memory; the parent itself has none yet."""
         self.action_dtype, self.action_shape = action.env_dtype, action.env_shape
-        self.request, (self.actions, self.active) = _frame(
-            STEP, ((count, *self.action_shape), self.action_dtype), ((count,), np.bool_)
-        )
-        self.reply, (rewards, infos, obs, terminated, truncated) = _frame(
-            RESULT,
+        asked: Fields = (((count, *self.action_shape), self.action_dtype), ((count,), np.bool_))
+        self.request = bytearray(HEADER.size + _size(asked))
+        HEADER.pack_into(self.request, 0, STEP, _size(asked))
+        self.actions, self.active = _arrays(memoryview(self.request)[HEADER.size :], asked)
+        found: Fields = (
             ((count,), np.float64),
             ((count, names), np.float64),
             ((count, *observation.shape), observation.dtype),
             ((count,), np.bool_),
             ((count,), np.bool_),
         )
+        self.file = _shared_file(_size(found)) if file is None else file
+        memory = mmap.mmap(self.file, _size(found))
+        rewards, infos, obs, terminated, truncated = _arrays(memoryview(memory), found)
         self.results = Results(obs, rewards, terminated, truncated, infos)
 
 
-def _frame(kind: int, *fields: tuple[tuple[int, ...], DTypeLike]) -> tuple[bytearray, list[Array]]:
-    lengths = [int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in fields]
-    buffer = bytearray(HEADER.size + sum(lengths))
-    HEADER.pack_into(buffer, 0, kind, sum(lengths))
-    arrays, offset = [], HEADER.size
-    for (shape, dtype), length in zip(fields, lengths, strict=True):
-        count = int(np.prod(shape))
-        arrays.append(np.frombuffer(buffer, dtype, count=count, offset=offset).reshape(shape))
-        offset += length
-    return buffer, arrays
+def _size(fields: Fields) -> int:
+    return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in fields)
+
+
+def _arrays(memory: memoryview, fields: Fields) -> list[Array]:
+    """Arrays in `memory`, one after the other."""
+    arrays, offset = [], 0
+    for one in fields:
+        (shape, dtype), size = one, _size([one])
+        arrays.append(np.frombuffer(memory[offset : offset + size], dtype).reshape(shape))
+        offset += size
+    return arrays
+
+
+def _shared_file(size: int) -> int:
+    """The descriptor of a file of zeros that has no name, in memory where the system offers that."""
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("rl_training")
+    else:
+        with tempfile.TemporaryFile() as made:
+            file = os.dup(made.fileno())
+    os.ftruncate(file, size)
+    return file
 
 
 def write_all(fd: int, data: bytes | bytearray) -> None:
@@ -282,7 +306,10 @@ def _serve(read_fd: int, write_fd: int) -> None:
         return
     try:
         write_all(write_fd, json_frame(describe(stepper.envs[0].spec, stepper.observation, stepper.action)))
-        buffers = StepBuffers(setup["count"], stepper.observation, stepper.action, len(names))
+        try:
+            buffers = StepBuffers(setup["count"], stepper.observation, stepper.action, len(names), setup["results"])
+        except ValueError:  # spaces that are larger than the parent's, which will not use this worker
+            return
         while True:
             kind, payload = read_frame(read_fd, buffers.request)
             try:
@@ -296,7 +323,7 @@ def _serve(read_fd: int, write_fd: int) -> None:
                         write_all(write_fd, json_frame(_exchange_states(stepper, command)))
                         continue
                     _start(stepper, buffers, command, read_frame(read_fd)[1])
-                write_all(write_fd, buffers.reply)
+                write_all(write_fd, DONE)
             except RowsFailed as failed:
                 trace = "".join(traceback.format_exception(failed.__cause__))
                 answer = {"row": failed.rows[0], "what": failed.what, "steps": failed.steps, "trace": trace}

@@ -11,16 +11,7 @@ import sys
 import time
 from contextlib import suppress
 
-from rl_training.envs.host.worker import (
-    HEADER,
-    JSON,
-    RowsFailed,
-    StepBuffers,
-    json_frame,
-    read_exactly,
-    read_frame,
-    write_all,
-)
+from rl_training.envs.host.worker import JSON, RowsFailed, StepBuffers, json_frame, read_frame, write_all
 
 # Not `-m`: that would put the current directory before the paths this process imports from.
 PROGRAM = (
@@ -40,18 +31,21 @@ class RemoteTraceback(Exception):
 class WorkerProcess:
     """One process, its two pipes, and its rows [start, stop)."""
 
-    buffers: StepBuffers
-
-    def __init__(self, start: int, stop: int, timeout: float) -> None:
+    def __init__(self, start: int, stop: int, timeout: float, buffers: StepBuffers) -> None:
         self.start, self.stop, self.block, self.timeout = start, stop, slice(start, stop), timeout
+        self.buffers = buffers
         # A new session: Ctrl-C in the terminal reaches only the parent, even before the worker ignores signals.
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *map(str, sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, *map(str, sys.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+                pass_fds=[buffers.file],
+            )
+        finally:
+            os.close(buffers.file)  # the worker has its own, and the memory stays
         assert self.process.stdin is not None and self.process.stdout is not None
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
         self.write_fd, self.read_fd = self.stdin.fileno(), self.stdout.fileno()
@@ -75,31 +69,16 @@ class WorkerProcess:
         return answer
 
     def receive_result(self) -> None:
-        """Receive a RESULT into the buffers. The pipe holds at most one reply: one read may get all of it."""
-        reply = memoryview(self.buffers.reply)
-        got = 0
-        while got < len(reply):
-            self._await_reply()
-            count = os.readv(self.read_fd, [reply[got:]])
-            if count == 0:
-                raise self._lost()
-            got += count
-            if got >= HEADER.size:
-                kind, size = HEADER.unpack_from(reply)
-                if kind == JSON:
-                    raise self._failure(bytes(reply[HEADER.size : got]), size)
-
-    def _failure(self, beginning: bytes, size: int) -> RowsFailed:
-        payload = bytearray(size)
-        payload[: len(beginning)] = beginning
+        """Wait until the results are in the buffers."""
+        self._await_reply()
         try:
-            read_exactly(self.read_fd, memoryview(payload)[len(beginning) :])
-        except EOFError:
-            return self._lost()
-        answer = json.loads(payload)
-        failed = RowsFailed([self.start + answer["row"]], answer["what"], answer["steps"])
-        failed.__cause__ = RemoteTraceback(answer["trace"])
-        return failed
+            kind, payload = read_frame(self.read_fd)
+        except EOFError as error:
+            raise self._lost() from error
+        if kind == JSON:
+            answer = json.loads(payload)
+            failed = RowsFailed([self.start + answer["row"]], answer["what"], answer["steps"])
+            raise failed from RemoteTraceback(answer["trace"])
 
     def _await_reply(self) -> None:
         deadline = time.monotonic() + self.timeout

@@ -63,9 +63,11 @@ class WorkerStepper:
         self._exchanging = True
         try:
             for start, stop in pairwise([first, *bounds]):
-                self.workers.append(WorkerProcess(start, stop, timeout))
+                buffers = StepBuffers(stop - start, self.observation, self.action, len(source.info_metrics))
+                self.workers.append(WorkerProcess(start, stop, timeout, buffers))
             for worker in self.workers:
-                worker.send(json_frame({**setup, "count": worker.stop - worker.start}))
+                made = {"count": worker.stop - worker.start, "results": worker.buffers.file}
+                worker.send(json_frame({**setup, **made}))
             expected = describe(self.own.envs[0].spec, self.observation, self.action)
             for worker in self.workers:
                 answer = worker.receive_json()
@@ -73,8 +75,6 @@ class WorkerStepper:
                     raise CannotUseWorkers(f"a worker process could not build it: {answer['error']}")
                 if answer != expected:
                     raise CannotUseWorkers("this script registers it differently from what a worker process finds")
-                count, names = worker.stop - worker.start, len(source.info_metrics)
-                worker.buffers = StepBuffers(count, self.observation, self.action, names)
             self._exchanging = False
         except BaseException as error:
             self.close()
