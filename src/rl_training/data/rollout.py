@@ -67,7 +67,7 @@ class Rollout:
         self.device, self.host = device, host and device.type != "cpu"
         self.filled = 0  # steps of every environment that are stored
         self.columns = self._columns(device)
-        written = self._columns(torch.device("cpu")) if self.host else self.columns
+        written = self._columns(torch.device("cpu"), pinned=device.type == "cuda") if self.host else self.columns
         self.written = {name: written[name] for name in layout.collected(spec)}
         self.states = {name: written[STATE + name] for name in layout.state}
         rows = (seeds, num_envs)
@@ -76,19 +76,22 @@ class Rollout:
         self.open_starts = torch.ones(rows, dtype=torch.bool, device=device)
         self._arrays = {n: t.numpy() for n, t in self.written.items() if t.device.type == "cpu"}
         self._rows = {name: self._as_rows(name) for name in layout.batch_names}
+        self._copied: torch.cuda.Event | None = None  # when the last copy to the device has ended
         self._offsets = (torch.arange(seeds, device=device) * self.size).unsqueeze(-1)
         self.size_tensor = torch.tensor(self.size, device=device)
 
-    def _columns(self, device: torch.device) -> dict[str, Tensor]:
+    def _columns(self, device: torch.device, pinned: bool = False) -> dict[str, Tensor]:
+        """All columns; from pinned memory copies are several times as fast, and the host does not wait for them."""
         rows, layout = (self.seeds, self.num_envs), self.layout
         shapes: RowLayout = {**layout.collected(self.spec), **{name: ((), "float32") for name in layout.derived}}
         made = {
-            name: torch.zeros(*rows, self.steps, *shape, dtype=getattr(torch, dtype), device=device)
+            name: torch.zeros(*rows, self.steps, *shape, dtype=getattr(torch, dtype), device=device, pin_memory=pinned)
             for name, (shape, dtype) in shapes.items()
         }
         for name, one in layout.state.items():
             length = self.steps // layout.sequence
-            made[STATE + name] = torch.zeros(*rows, length, *one.shape[1:], dtype=one.dtype, device=device)
+            shape = (*rows, length, *one.shape[1:])
+            made[STATE + name] = torch.zeros(shape, dtype=one.dtype, device=device, pin_memory=pinned)
         return made
 
     @property
@@ -145,9 +148,14 @@ class Rollout:
         if self.host:
             for name, tensor in {**self.written, **{STATE + n: t for n, t in self.states.items()}}.items():
                 self.columns[name].copy_(tensor, non_blocking=True)
+            if self.device.type == "cuda":
+                self._copied = torch.cuda.Event()
+                self._copied.record()
 
     def forget(self) -> None:
         """Begin the next rollout."""
+        if self._copied is not None:
+            self._copied.synchronize()  # the next steps are written into the memory that is being copied
         self.filled = 0
 
     # --- batches ---------------------------------------------------------------------------------------------------
