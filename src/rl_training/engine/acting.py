@@ -115,7 +115,7 @@ class Acting:
             elif self.engine.compiled and name == STREAM:
                 shape = inputs[0].shape
                 if shape not in self._programs:
-                    self._programs[shape] = self.engine.compile(work)
+                    self._programs[shape] = self.engine.compile_whole(work)
                 action, extras, state = self._programs[shape](inputs)
             else:
                 action, extras, state = work(inputs)
@@ -197,9 +197,7 @@ class Acting:
         def work(inputs: list[Tensor]) -> Act:
             return self.run(policy, *given, *_named(names, inputs))
 
-        # Seeds that run one after the other would be compiled one by one, each as long as the first.
-        alike = self.engine.stacked or len(self.engine.seeds) == 1
-        program = self.engine.compile(work) if self.engine.compiled and alike else work
+        program = self.engine.compile_whole(work)
         return _Collector(*self._capture(lambda inputs: valid(Act(*program(inputs))), list(state.values())))
 
     def _replayed(self, name: str, work: Work, inputs: list[Tensor]) -> Act:

@@ -149,7 +149,7 @@ def _result_builder(result: Any, outputs: Any) -> Callable[[Any], Any]:
     if result is None:
         return lambda outputs: None
     if isinstance(result, Tensor):
-        (number,) = [number for number, one in enumerate(outputs) if one is result]
+        number = next(number for number, one in enumerate(outputs) if one is result)
         return lambda outputs: outputs[number]
     if isinstance(result, dict):
         parts = {key: _result_builder(value, outputs) for key, value in result.items()}

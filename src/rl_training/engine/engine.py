@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,14 @@ from torch import Tensor
 from rl_training.engine import drawing
 from rl_training.engine.compilation import Announce, compile_once
 from rl_training.engine.denormals import flushed_denormals
-from rl_training.engine.gradients import entry, looped_gradients, phase_gradients, stacked_gradients
+from rl_training.engine.gradients import (
+    OneSeed,
+    compiled_gradients,
+    entry,
+    looped_gradients,
+    phase_gradients,
+    stacked_gradients,
+)
 from rl_training.engine.groups import GroupLayout, Groups, Params
 from rl_training.engine.metrics import MetricSums
 from rl_training.engine.networks import BUFFERS, TARGET_PREFIX, Batch, Binding
@@ -120,6 +128,11 @@ class Engine:
         """Whether losses and policies run once for all seeds, by vmap."""
         return len(self.seeds) > 1 and not self.looped
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether several seeds run one after the other."""
+        return len(self.seeds) > 1 and self.looped
+
     def due(self, update: int) -> Due:
         """The phases that run at the given update (counted from 1)."""
         return tuple(phase.name for phase in self.phases if update % phase.every == 0)
@@ -143,8 +156,8 @@ class Engine:
             given = {**batch, UPDATE: update} if phase.counted else batch
             if seeds == 1:
                 found = phase_gradients(phase, self.binding, self.groups_by_seed()[0], given, noise)
-            elif self.looped:
-                found = looped_gradients(phase, self.binding, self.groups_by_seed(), given, noise)
+            elif self.one_by_one:
+                found = looped_gradients(self._one_seed(phase, given, noise), self.groups_by_seed(), given, noise)
             else:
                 found = stacked_gradients(phase, self.binding, self.groups(), given, noise)
             grads, result, buffers = found
@@ -166,6 +179,15 @@ class Engine:
                 self.flat[target].lerp_(self.flat[source], self.targets.tau)
             self._copy_target_buffers()
         return None if row_errors is None else row_errors.view(seeds, -1)
+
+    def _one_seed(self, phase: Phase, batch: Batch, noise: Noise) -> OneSeed:
+        """The function that computes one seed's gradients; `batch` and `noise` are those of all seeds."""
+        if not self.compiled:
+            return partial(phase_gradients, phase, self.binding)
+        key = (phase.name, _specs(batch), _specs(noise), "one seed")
+        if key not in self.programs:
+            self.programs[key] = compiled_gradients(phase, self.binding, self.compile)
+        return self.programs[key]
 
     def _step(self, number: int, grads: Groups) -> None:
         """Take one step of a phase's optimizer."""
@@ -242,15 +264,22 @@ class Engine:
 
     def _program(self, due: Due, batch: Batch) -> Callable[[Batch, Noise], None]:
         """`apply`, compiled for the phases that are due and the specs of a batch."""
-        # Everything the kernels assume: they are called without guards.
-        key = (due, tuple((name, one.shape, one.dtype, one.stride()) for name, one in batch.items()))
+        key = (due, _specs(batch))
         if key not in self.programs:
 
             def program(batch: Batch, noise: Noise) -> None:
                 self.apply(due, batch, noise)
 
-            self.programs[key] = self.compile(program)
+            self.programs[key] = self.compile_whole(program)
         return self.programs[key]
+
+    def compile_whole(self, program: Callable[..., Any]) -> Callable[..., Any]:
+        """The program of an update or a policy, compiled as a whole if the engine compiles.
+
+        Where seeds run one after the other, it would contain every seed's networks and take minutes to compile: there
+        `apply` calls a program that is compiled for one seed, and policies are not compiled.
+        """
+        return self.compile(program) if self.compiled and not self.one_by_one else program
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function compiled with this engine's backend."""
@@ -360,3 +389,8 @@ class Engine:
             tensor.copy_(state[name])
         self.metrics.set_counts(state["metric_counts"].tolist())
         self.update_count = int(state["update_count"])
+
+
+def _specs(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
+    """Everything that compiled kernels assume of their inputs, since they are called without guards."""
+    return tuple((name, one.shape, one.dtype, one.stride()) for name, one in sorted(tensors.items()))

@@ -15,6 +15,7 @@ from rl_training.engine.phases import LossResult, Noise, Phase
 
 # Gradients of the phase's groups, the result of its loss, and the buffers that its networks changed, by group.
 Gradients = tuple[Groups, LossResult, Groups]
+OneSeed = Callable[[Groups, Batch, Noise], Gradients]
 
 
 def phase_gradients(phase: Phase, binding: Binding, groups: Groups, batch: Batch, noise: Noise) -> Gradients:
@@ -44,11 +45,32 @@ def stacked_gradients(phase: Phase, binding: Binding, groups: Groups, batch: Bat
     return _result(every_seed(*_split(phase, groups), batch, noise))
 
 
-def looped_gradients(phase: Phase, binding: Binding, groups: list[Groups], batch: Batch, noise: Noise) -> Gradients:
+def looped_gradients(one_seed: OneSeed, groups: list[Groups], batch: Batch, noise: Noise) -> Gradients:
     """The gradients of one seed after the other; the first axis of the results is the seed."""
-    every = [phase_gradients(phase, binding, one, *entry((batch, noise), seed)) for seed, one in enumerate(groups)]
+    every = [one_seed(one, *entry((batch, noise), seed)) for seed, one in enumerate(groups)]
     grads, results, buffers = zip(*every, strict=True)
     return stacked(grads), LossResult(*stacked(results)), stacked(buffers)
+
+
+def compiled_gradients(phase: Phase, binding: Binding, compiler: Callable[[Any], Any]) -> OneSeed:
+    """`phase_gradients` as a program that is compiled once and called for every seed; all shapes must stay the same."""
+
+    def of_one(params: dict[tuple[str, str], Tensor], batch: Batch, noise: Noise) -> tuple[Any, ...]:
+        groups: Groups = {}
+        for (group, name), tensor in params.items():
+            groups.setdefault(group, {})[name] = tensor
+        grads, result, buffers = phase_gradients(phase, binding, groups, batch, noise)
+        return grads, tuple(result), buffers
+
+    program = compiler(of_one)
+
+    def call(groups: Groups, batch: Batch, noise: Noise) -> Gradients:
+        params = {(group, name): tensor for group, tensors in groups.items() for name, tensor in tensors.items()}
+        # A program identifies its inputs by their order.
+        grads, result, buffers = program(params, dict(sorted(batch.items())), dict(sorted(noise.items())))
+        return grads, LossResult(*result), buffers
+
+    return call
 
 
 def loss_pass(phase: Phase, noise: Noise) -> LossPass:

@@ -100,7 +100,7 @@ class Training:
                     assert errors is not None, "no loss returned row errors, which priorities are computed from"
                     source.priorities.update(rows, errors)
 
-            self.programs[key] = self.engine.compile(program) if self.engine.compiled else program
+            self.programs[key] = self.engine.compile_whole(program)
         return self.programs[key]
 
     # --- on a GPU ------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class Training:
         def program() -> None:
             engine.apply(due, *own)
 
-        replay = self.captured(engine.compile(program) if engine.compiled else program)
+        replay = self.captured(engine.compile_whole(program))
 
         def update(batch: Batch, noise: Noise) -> None:
             for mine, given in zip(own, (batch, noise), strict=True):
