@@ -54,15 +54,16 @@ class MLPIQNQNetwork(DistributionalQNetwork):
 
     def forward(self, obs: Tensor, noise: Tensor | None = None, levels: Tensor | None = None) -> Tensor:
         features = self.reader(as_batch(obs) if isinstance(self.obs_dim, int) else obs)
-        if levels is None:
-            levels = midpoints(self.num_policy_quantiles, features.device).expand(features.shape[0], -1)
+        if levels is None:  # one row for all observations, so that an exported network has its features as constants
+            levels = midpoints(self.num_policy_quantiles, features.device).unsqueeze(0)
         steps = torch.arange(self.num_cosines, device=features.device)
-        cosines = torch.cos(math.pi * steps * levels.unsqueeze(-1))  # (batch, levels, cosines)
+        cosines = torch.cos(math.pi * steps * levels.unsqueeze(-1))  # (batch or 1, levels, cosines)
         level_features = self.levels(cosines.flatten(0, 1)).unflatten(0, levels.shape)
-        rows = (features.unsqueeze(1) * level_features).flatten(0, 1)
+        joined = features.unsqueeze(1) * level_features  # (batch, levels, features)
+        rows, shape = joined.flatten(0, 1), joined.shape[:2]
         if noise is not None and noise.dim() > 1:  # one vector for each observation, the same at all its levels
-            noise = noise.unsqueeze(1).expand(-1, levels.shape[1], -1).flatten(0, 1)
-        values: Tensor = super().forward(rows, noise).squeeze(-1).unflatten(0, levels.shape)
+            noise = noise.unsqueeze(1).expand(-1, shape[1], -1).flatten(0, 1)
+        values: Tensor = super().forward(rows, noise).squeeze(-1).unflatten(0, shape)
         return values.transpose(1, 2)
 
     def action_values(self, obs: Tensor) -> Tensor:
