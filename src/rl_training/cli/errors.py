@@ -25,8 +25,10 @@ def report_error(error: BaseException, flags: Mapping[str, str], signals: StopSi
         print(f"error: the environment ended the program (SystemExit: {one_line(error)})", file=sys.stderr)
         return 1
     if isinstance(error, UserError):
-        for line in in_flags(str(error), flags).splitlines():
+        for line in in_flags(error.message, flags).splitlines():
             print(f"error: {line}", file=sys.stderr)
+        for line in error.code:
+            print(line, file=sys.stderr)
         return error.exit_code
     if isinstance(error, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,13 +12,13 @@ _MAX_LINE = 300
 
 
 class UserError(ValueError):
-    """Invalid input: reported as one line without a traceback."""
+    """Invalid input: reported as one line without a traceback; `code` follows, as it is, to be copied."""
 
     exit_code: ClassVar[int] = 2
 
-    def __init__(self, message: str, field_name: str | None = None) -> None:
-        super().__init__(message)
-        self.field_name = field_name
+    def __init__(self, message: str, field_name: str | None = None, code: Sequence[str] = ()) -> None:
+        super().__init__("\n".join([message, *code]))
+        self.message, self.field_name, self.code = message, field_name, tuple(code)
 
 
 class Note(UserWarning):

@@ -120,8 +120,8 @@ def read_statistics(path: Path, size: int, limit: float) -> Statistics:
     if data is None:
         raise UserError(f"{path}: no such file")
     if not data.startswith(b"PK"):
-        lines = [line.format(path=path.name) for line in CONVERT]
-        raise UserError("\n".join([f"{path}: must be an .npz file; loading a pickle runs code. Convert it:", *lines]))
+        code = [line.format(path=path.name) for line in CONVERT]
+        raise UserError(f"{path}: must be an .npz file; loading a pickle runs code. Convert it:", code=code)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             found = {name: np.asarray(file[name], np.float64) for name in file.files}
