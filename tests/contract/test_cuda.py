@@ -28,6 +28,9 @@ from rl_training.run.session import Session
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 # Stated tolerance: GPU kernels choose other summation orders for other batch sizes.
 TOLERANCE = 2e-3
+# Of networks with batch norms, which learn at a tenth of the others' rate here: their losses have kinks, at which steps
+# of 0.01 turn a rounding error of 5e-7 into 6e-5 in one update, and into 2e-4 in twenty.
+SMALL_TOLERANCE = 2e-4
 ROUNDS = {"ppo": 2, "pqn": 2}  # of twelve updates each
 BATCH_NORM = ("crossq", "flashsac")  # along a weight before a batch norm the gradient is zero but for rounding
 
@@ -53,7 +56,7 @@ def make(name: str, seeds: list[int], compiled: bool, **settings):  # type: igno
     cls, shape = learner_class(name), shape_for(name)
     if shape.observation.kind == "image" or name in BATCH_NORM:
         # As below: of a gradient that is nothing but rounding Adam would make a full step.
-        settings = {"learning_rate": 1e-2, "adam_eps": 1e-2, **settings}
+        settings = {"learning_rate": 1e-3 if name in BATCH_NORM else 1e-2, "adam_eps": 1e-2, **settings}
     small = {
         "hidden_sizes": (32, 32),
         "batch_size": 16,
@@ -99,6 +102,10 @@ def parameters(learner, index: int = 0) -> torch.Tensor:  # type: ignore[no-unty
     return torch.cat([p.reshape(-1) for params in groups.values() for p in params.values()])
 
 
+def tolerance(name: str) -> float:
+    return SMALL_TOLERANCE if name in BATCH_NORM else TOLERANCE
+
+
 @pytest.mark.parametrize("name", algorithm_names())
 @pytest.mark.parametrize("compiled", [False, True])
 def test_seeds_among_many_are_the_seeds_alone(name: str, compiled: bool) -> None:
@@ -110,7 +117,7 @@ def test_seeds_among_many_are_the_seeds_alone(name: str, compiled: bool) -> None
         take_updates(alone, replay_alone, 1, step)
     moved = (parameters(alone) - start).abs().max()
     assert moved > 1e-3
-    assert (parameters(together, 1) - parameters(alone)).abs().max() < TOLERANCE
+    assert (parameters(together, 1) - parameters(alone)).abs().max() < tolerance(name)
 
 
 @pytest.mark.parametrize("name", algorithm_names())
@@ -122,7 +129,7 @@ def test_captured_compiled_equals_captured_eager(name: str) -> None:
         taken += take_updates(eager, replay, 2, step)
         take_updates(compiled, replay_too, 2, step)
     assert eager.update_count == compiled.update_count == int(eager.engine.count_tensor) == taken >= 20
-    assert (parameters(eager) - parameters(compiled)).abs().max() < TOLERANCE
+    assert (parameters(eager) - parameters(compiled)).abs().max() < tolerance(name)
 
 
 def _update_both(gpu, cpu, batch, noise) -> None:  # type: ignore[no-untyped-def]
