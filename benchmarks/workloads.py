@@ -18,7 +18,7 @@ LEVELS = ["num_quantiles=8", "num_target_quantiles=8", "num_policy_quantiles=32"
 MILLION, PEER_MILLION = "buffer_capacity=1000000", "buffer_size=1000000"
 WIDE, PEER_WIDE = "hidden_sizes=[256,256]", 'policy_kwargs={"net_arch":[256,256]}'
 CHEETAH, CARTPOLE = "HalfCheetah-v5", "CartPole-v1"
-PPO, PEER_PPO = ["rollout_steps=2048", "batch_size=64", "epochs=10"], ["n_steps=2048", "batch_size=64", "n_epochs=10"]
+PPO, PEER_PPO = ["rollout_steps=512", "batch_size=64", "epochs=10"], ["n_steps=512", "batch_size=64", "n_epochs=10"]
 
 LONGER: dict[str, Any] = {"stretch": 400, "warm_up": 400}  # steps of a millisecond
 
@@ -47,7 +47,6 @@ TRAINING = {
     "qr_dqn-cartpole": Task(
         "qr_dqn", CARTPOLE, [*DISCRETE, "num_quantiles=200", "max_grad_norm=null"],
         [Peer("sb3_contrib", "QRDQN", [*PEER_DISCRETE, 'policy_kwargs={"n_quantiles":200,"net_arch":[64,64]}'])],
-        **LONGER,
     ),
     "crossq-halfcheetah": Task(
         "crossq", CHEETAH, [*REPLAY, WIDE, "critic_hidden_sizes=[512,512]", MILLION],
@@ -58,7 +57,7 @@ TRAINING = {
         [*REPLAY, WIDE, "num_critics=10", "subset_size=2", "gradient_updates_per_step=20"],
         [Peer("tianshou", "REDQ", [*REPLAY, "ensemble_size=10", "subset_size=2", "updates_per_step=20"],
               "side_tianshou.py", "tianshou")],
-        stretch=20, warm_up=230,  # of 20 updates each
+        stretch=20, warm_up=210,  # of 20 updates each
     ),
     **{
         f"{algo}-cartpole": Task(
@@ -78,7 +77,7 @@ TRAINING = {
             # One thread, as our side chooses for networks of this size.
             [Peer("stable_baselines3", "PPO", [*PEER_PPO, f"num_envs={envs}", "threads=1"]),
              Peer("plain", "PPO", [*PPO, f"num_envs={envs}", "threads=1"], "side_ppo_eager.py", sys.executable)],
-            stretch=2048, warm_up=2 * 2048, rows=envs,  # turns of one rollout with its learning
+            stretch=512, warm_up=2 * 512, rows=envs,  # turns of one rollout with its learning
         )
         for env_id, envs in ((CARTPOLE, 8), (CHEETAH, 1), (CHEETAH, 8))
     },
