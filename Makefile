@@ -34,11 +34,11 @@ lint: $(STAMP) ## ruff and mypy
 	$(BIN)/mypy
 	@$(BIN)/mypy $(wildcard $(STUBS:.pyi=.py)) # of these files mypy reads the stubs alone
 
-test: $(STAMP) ## lint, tests and the wheel test (8 minutes on two cores)
+test: $(STAMP) ## lint, tests and the wheel test (6 minutes on two cores)
 	@$(MAKE) --no-print-directory -j2 lint wheel-test # each has use for one core
 	$(BIN)/python -m pytest -n auto --dist worksteal --durations=10
 
-test-all: $(STAMP) ## the same proofs for every algorithm and environment, after make test (45 minutes)
+test-all: $(STAMP) ## the same proofs for every algorithm and environment, after make test (50 minutes)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m 'sweep and not slow' --durations=10
 
 wheel-test: $(STAMP) ## build the wheel and use it away from the checkout

@@ -40,6 +40,7 @@ SMALL_SETTINGS: dict[str, Any] = {
     "target_update_interval": 10,
     "train_frequency": 1,
 }
+SWEEP_ONLY = Path(__file__).parent / "sweep_only.txt"
 ONE_OF_A_KIND = ("rainbow_dqn", "tqc", "iql", "drq", "ppo")
 
 
@@ -50,6 +51,18 @@ def settings_of(algo: str, *wanted: Mapping[str, Any]) -> dict[str, Any]:
     names = {field.name for field in dataclasses.fields(learner_class(algo).settings_type) if field.init}
     merged = {name: value for mapping in wanted for name, value in mapping.items()}
     return {name: value for name, value in merged.items() if name in names}
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests of `sweep_only.txt` to the sweep: they take seconds, and cheaper ones show much of the same."""
+    listed = set(SWEEP_ONLY.read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid in listed:
+            item.add_marker(pytest.mark.sweep)
+    unknown = listed - {item.nodeid for item in items}
+    if unknown and [config.rootpath / path for path in config.args] == [config.rootpath / "tests"]:
+        raise pytest.UsageError(f"tests/sweep_only.txt names tests that do not exist: {', '.join(sorted(unknown))}")
 
 
 def one_of_a_kind(*kept: str, among: Iterable[str] = ()) -> list[Any]:

@@ -108,9 +108,15 @@ def wait_for(path: Path, process: subprocess.Popen[bytes] | None = None, seconds
         time.sleep(0.005)
 
 
+def environment(path: str) -> dict[str, str]:
+    """The variables of a program that imports from `path`, whatever ran before in this process."""
+    inherited = {name: value for name, value in os.environ.items() if name != "WANDB_SERVICE"}  # of an earlier test
+    return {**inherited, "PYTHONPATH": path, "NO_COLOR": "1"}
+
+
 def start_program(words: list[str], cwd: Path, log: Path) -> subprocess.Popen[bytes]:
     """`rl-training WORDS` as a process of its own, in its own group, that knows the tests' environments."""
-    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}", "NO_COLOR": "1"}
+    env = environment(f"{ROOT / 'src'}:{ROOT / 'tests'}")
     with log.open("ab") as output:
         start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # however we were started
         start += "import image_envs; from rl_training.cli import entry_point; entry_point()"
@@ -122,9 +128,8 @@ class Forks:
     """The same, forked from a process that has the imports behind it, and able to die at an exact place."""
 
     def __init__(self) -> None:
-        env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"}
         command = [sys.executable, str(ROOT / "tests" / "resume_driver.py")]
-        pipe = subprocess.PIPE
+        pipe, env = subprocess.PIPE, environment(str(ROOT / "src"))
         self.server = subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, text=True)
 
     def _ask(self, job: dict[str, Any]) -> int:
