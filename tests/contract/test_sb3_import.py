@@ -19,8 +19,10 @@ from gymnasium import spaces
 from harness import ROOT
 
 import rl_training
+from rl_training.cli.errors import report_error
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
+from rl_training.core.signals import StopSignals
 from rl_training.deploy.sb3 import import_sb3
 from rl_training.run.agent import load_agent
 
@@ -122,7 +124,7 @@ class Evil:
         return os.mkdir, (str(self.folder / "executed"),)
 
 
-def test_a_hostile_file_executes_nothing(tmp_path: Path) -> None:
+def test_a_hostile_file_executes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evil = Evil(tmp_path)
     saved, legacy = io.BytesIO(), pickle.dumps(evil)
     torch.save({"actor.mu.0.weight": evil}, saved)
@@ -142,6 +144,11 @@ def test_a_hostile_file_executes_nothing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="loading a pickle runs code") as caught:
         import_sb3(GOLDEN / "ppo-normalized.zip", "Pendulum-v1", stats)
     assert len(str(caught.value).splitlines()) == 4  # the reason, and three lines that convert it
+    report_error(caught.value, {}, StopSignals())
+    reason, *code = capsys.readouterr().err.splitlines()
+    assert reason.startswith("error: ") and "".join(code).startswith("vec = ")  # as it can be copied
+    for line in code:
+        compile(line, "converting", "exec")
     np.savez(tmp_path / "objects.npz", mean=np.array([evil], dtype=object), var=np.ones(3))
     with pytest.raises(UserError, match=r"must be an .npz file with mean, var and count"):
         import_sb3(GOLDEN / "ppo-normalized.zip", "Pendulum-v1", tmp_path / "objects.npz")
