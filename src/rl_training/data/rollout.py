@@ -67,7 +67,10 @@ class Rollout:
         self.device, self.host = device, host and device.type != "cpu"
         self.filled = 0  # steps of every environment that are stored
         self.columns = self._columns(device)
-        written = self._columns(torch.device("cpu"), pinned=device.type == "cuda") if self.host else self.columns
+        # Recorded when the steps have been copied, from pinned memory; None: a copy is complete when it returns.
+        self._copied = torch.cuda.Event() if self.host and device.type == "cuda" else None
+        pinned = self._copied is not None
+        written = self._columns(torch.device("cpu"), pinned) if self.host else self.columns
         self.written = {name: written[name] for name in layout.collected(spec)}
         self.states = {name: written[STATE + name] for name in layout.state}
         rows = (seeds, num_envs)
@@ -76,7 +79,6 @@ class Rollout:
         self.open_starts = torch.ones(rows, dtype=torch.bool, device=device)
         self._arrays = {n: t.numpy() for n, t in self.written.items() if t.device.type == "cpu"}
         self._rows = {name: self._as_rows(name) for name in layout.batch_names}
-        self._copied: torch.cuda.Event | None = None  # when the last copy to the device has ended
         self._offsets = (torch.arange(seeds, device=device) * self.size).unsqueeze(-1)
         self.size_tensor = torch.tensor(self.size, device=device)
 
@@ -148,8 +150,7 @@ class Rollout:
         if self.host:
             for name, tensor in {**self.written, **{STATE + n: t for n, t in self.states.items()}}.items():
                 self.columns[name].copy_(tensor, non_blocking=True)
-            if self.device.type == "cuda":
-                self._copied = torch.cuda.Event()
+            if self._copied is not None:
                 self._copied.record()
 
     def forget(self) -> None:
