@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from provenance import ROOT, write_result
+from turns import environment
 
 from rl_training.core.statistics import improvement_interval, probability_of_improvement, summarize
 
@@ -28,8 +28,8 @@ STEPS = 10_000
 
 
 def program(cwd: Path, *words: str) -> str:
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([sys.executable, "-m", "rl_training", *words], cwd=cwd, env=env, stdout=subprocess.PIPE)
+    command = [sys.executable, "-m", "rl_training", *words]
+    done = subprocess.run(command, cwd=cwd, env=environment(), stdout=subprocess.PIPE)
     if done.returncode != 0:
         raise SystemExit(f"rl-training {' '.join(words)}: exit code {done.returncode}")
     return done.stdout.decode()
