@@ -27,7 +27,7 @@ from rl_training.config.train_config import TrainConfig, config_from_dict
 from rl_training.config.yaml_loading import dump_yaml, load_yaml
 from rl_training.data.replay.part import segment_rows
 from rl_training.envs.host.factory import EnvSource
-from rl_training.envs.host.worker import LocalStepper
+from rl_training.envs.host.stepping import LocalStepper
 from rl_training.run.capacity import make_replay
 from rl_training.run.resume import resume_training
 

@@ -20,8 +20,8 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from rl_training.core.rng import stream
 from rl_training.envs.host.factory import EnvSource
+from rl_training.envs.host.stepping import LocalStepper
 from rl_training.envs.host.vector import EnvironmentFailure, SeededEnvs
-from rl_training.envs.host.worker import LocalStepper
 from rl_training.envs.host.workers import WorkerStepper, choose_workers
 
 # Importable by its name, so that a worker can build what it registers. Episodes whose seed is a multiple of 4 go wrong.

@@ -22,8 +22,8 @@ from rl_training.envs.host.mujoco.spatial import Humanoid
 from rl_training.envs.host.mujoco.stepper import ThreadedStepper
 from rl_training.envs.host.mujoco.tasks import Rows, norms, square_sums
 from rl_training.envs.host.mujoco.threads import RowThreads
+from rl_training.envs.host.stepping import LocalStepper, Results, RowsFailed, Start
 from rl_training.envs.host.vector import SeededEnvs
-from rl_training.envs.host.worker import LocalStepper, Results, RowsFailed, Start
 
 pytest.importorskip("mujoco")
 

@@ -21,7 +21,7 @@ from rl_training.envs.host.episodes import EpisodeStatistics
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.mujoco.registry import threaded_task
 from rl_training.envs.host.mujoco.stepper import ThreadedStepper
-from rl_training.envs.host.worker import Array, LocalStepper, Results, RowsFailed, Start, Stepper
+from rl_training.envs.host.stepping import Array, LocalStepper, Results, RowsFailed, Start, Stepper
 from rl_training.envs.host.workers import CannotUseWorkers, WorkerStepper
 
 MAX_LOG = 100_000  # logged actions of an open episode, for each environment

@@ -11,7 +11,8 @@ import sys
 import time
 from contextlib import suppress
 
-from rl_training.envs.host.worker import JSON, RowsFailed, StepBuffers, json_frame, read_frame, write_all
+from rl_training.envs.host.frames import JSON, StepBuffers, json_frame, read_frame, write_all
+from rl_training.envs.host.stepping import RowsFailed
 
 # Not `-m`: that would put the current directory before the paths this process imports from.
 PROGRAM = (

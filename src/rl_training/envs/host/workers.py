@@ -19,18 +19,9 @@ import numpy as np
 from rl_training.core.checks import one_line
 from rl_training.envs.host.changes import Changes
 from rl_training.envs.host.factory import EnvSource
-from rl_training.envs.host.worker import (
-    ACTIONS,
-    HEADER,
-    Array,
-    LocalStepper,
-    Results,
-    RowsFailed,
-    Start,
-    StepBuffers,
-    describe,
-    json_frame,
-)
+from rl_training.envs.host.frames import ACTIONS, HEADER, StepBuffers, json_frame
+from rl_training.envs.host.stepping import Array, LocalStepper, Results, RowsFailed, Start
+from rl_training.envs.host.worker import describe
 from rl_training.envs.host.worker_process import SECONDS_AFTER_A_CUT, SECONDS_TO_CLOSE, WorkerProcess
 
 

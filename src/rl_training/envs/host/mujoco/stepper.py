@@ -13,7 +13,7 @@ from rl_training.envs.host.factory import Env, EnvSource
 from rl_training.envs.host.mujoco.registry import threaded_task
 from rl_training.envs.host.mujoco.tasks import Outcome, Rows, Task, Views
 from rl_training.envs.host.mujoco.threads import Job, RowThreads
-from rl_training.envs.host.worker import Array, LocalStepper, Results, RowsFailed, Start, describe_failure
+from rl_training.envs.host.stepping import Array, LocalStepper, Results, RowsFailed, Start, describe_failure
 
 
 class _Row(NamedTuple):
