@@ -31,6 +31,7 @@ TOLERANCE = 2e-3
 # Of networks with batch norms, which learn at a tenth of the others' rate here: their losses have kinks, at which steps
 # of 0.01 turn a rounding error of 5e-7 into 6e-5 in one update, and into 2e-4 in twenty.
 SMALL_TOLERANCE = 2e-4
+CHAOTIC = ("flashsac",)  # weights that differ by 1e-6 at the start differ by 1e-3 after forty updates, eager too
 ROUNDS = {"ppo": 2, "pqn": 2}  # of twelve updates each
 BATCH_NORM = ("crossq", "flashsac")  # along a weight before a batch norm the gradient is zero but for rounding
 
@@ -128,6 +129,9 @@ def test_captured_compiled_equals_captured_eager(name: str) -> None:
     for step in range(ROUNDS.get(name, 20)):
         taken += take_updates(eager, replay, 2, step)
         take_updates(compiled, replay_too, 2, step)
+        if name in CHAOTIC:  # two updates at a time, each pair from the same weights
+            assert (parameters(eager) - parameters(compiled)).abs().max() < tolerance(name)
+            compiled.load_state_dict(eager.state_dict())
     assert eager.update_count == compiled.update_count == int(eager.engine.count_tensor) == taken >= 20
     assert (parameters(eager) - parameters(compiled)).abs().max() < tolerance(name)
 
