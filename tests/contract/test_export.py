@@ -47,6 +47,24 @@ def test_onnx_of_every_algorithm(algo: str, tmp_path: Path) -> None:
     session = runtime.InferenceSession(tmp_path / "policy.onnx")
     arrays = [*session.get_inputs(), *session.get_outputs()]
     assert [one.shape for one in arrays] == [one["shape"] for one in contract["inputs"] + contract["outputs"]]
+    assert all(name == "Gemm" or rank == 2 for name, rank in products(tmp_path / "policy.onnx"))
+
+
+def products(path: Path) -> list[tuple[str, int]]:
+    """The products of an ONNX file with weights: the operation and the number of axes of the weights."""
+    graph = pytest.importorskip("onnx").load(path).graph
+    ranks = {one.name: len(one.dims) for one in graph.initializer}
+    nodes = [node for node in graph.node if node.op_type in ("Gemm", "MatMul") and node.input[1] in ranks]
+    assert nodes
+    return [(node.op_type, ranks[node.input[1]]) for node in nodes]
+
+
+@pytest.mark.parametrize(("algo", "last"), [("sac", ["Tanh", "Mul", "Clip"]), ("dqn", ["ArgMax"])])
+def test_dense_layers_become_what_runtimes_fuse(algo: str, last: list[str], tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    done = export_agent(fresh_agent(algo), tmp_path / "policy.onnx")
+    operations = [node.op_type for node in onnx.load(done.path).graph.node]
+    assert operations == ["Gemm", "Relu", "Gemm", "Relu", "Gemm", *last]
 
 
 @pytest.mark.parametrize("algo", one_of_a_kind("tqc"))

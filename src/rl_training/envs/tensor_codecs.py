@@ -99,11 +99,14 @@ def actions_to_env(codec: ActionCodec, actions: Tensor) -> Tensor:
     if isinstance(space, spaces.Discrete):
         return actions + int(space.start) if int(space.start) else actions
     if isinstance(space, spaces.Box):
-        low, high = (torch.from_numpy(np.asarray(bound, np.float64)) for bound in (space.low, space.high))
-        values = actions.reshape(-1, *space.shape).double()
+        values, (low, high) = actions.reshape(-1, *space.shape), _limits(space)
+        if codec.spec.bounded and dtype == torch.float32 and np.array_equal(space.low, -space.high):
+            return torch.clamp(values * high, low, high)  # rounded once, as below
+        values = values.double()
         if codec.spec.bounded:
+            low, high = (one.double() if isinstance(one, Tensor) else one for one in (low, high))
             values = low + (values + 1.0) * ((high - low) / 2)
-        return torch.minimum(torch.maximum(values, low), high).to(dtype)
+        return torch.clamp(values, low, high).to(dtype)
     choices = codec.spec.multi_choices
     index = actions
     if codec.spec.kind == "discrete":
@@ -113,6 +116,14 @@ def actions_to_env(codec: ActionCodec, actions: Tensor) -> Tensor:
     start = np.asarray(getattr(space, "start", 0), np.int64)
     found = index.reshape(-1, *space.shape)
     return (found + torch.from_numpy(start) if start.any() else found).to(dtype)
+
+
+def _limits(space: spaces.Box) -> tuple[Any, Any]:
+    """The bounds of a Box: two numbers where they are the same for all elements."""
+    bounds = (space.low, space.high)
+    if all((one == one.flat[0]).all() for one in bounds):
+        return float(space.low.flat[0]), float(space.high.flat[0])
+    return torch.from_numpy(space.low), torch.from_numpy(space.high)
 
 
 def input_arrays(codec: ObservationCodec, obs: Any, mask: Array | None = None) -> dict[str, Array]:

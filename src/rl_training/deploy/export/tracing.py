@@ -16,19 +16,21 @@ from torch.overrides import TorchFunctionMode
 
 from rl_training.core.checks import UserError, one_line
 from rl_training.deploy.export.policy import Policy
+from rl_training.deploy.export.simplify import simplified
 
 ROWS = 3  # of the traced batch: 1 would be taken for a constant
 NETWORKS = "networks."  # the prefix of a layer's name in a policy
 
 
 def traced(policy: Policy) -> ExportedProgram:
-    """The policy as a graph whose batch has any number of rows, or an error that names the layer."""
+    """The policy as a simplified graph whose batch has any number of rows, or an error that names the layer."""
     examples = policy.examples(ROWS)
-    shapes = {"inputs": tuple({0: Dim("batch")} for _ in examples)}
+    shapes = tuple({0: Dim("batch")} for _ in examples)
     layers = _Layers(policy)
     try:
         with quiet(), layers, torch.no_grad():
-            return torch.export.export(policy, examples, dynamic_shapes=shapes)
+            program = torch.export.export(policy, examples, dynamic_shapes={"inputs": shapes})
+            return torch.export.export(simplified(program), examples, dynamic_shapes=shapes)
     except Exception as error:  # of any kind: the network may be the user's
         raise UserError(f"{layers.blamed()} cannot be exported: {_reason(error)}") from error
 
