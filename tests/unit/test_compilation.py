@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from rl_training.algorithms import DQN
 from rl_training.core.specs import EnvSpec, discrete, vector
 from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.engine.compilation import compile_once
+from rl_training.engine.engine import Engine
 from rl_training.models import MLPQNetwork
 
 
@@ -106,6 +108,30 @@ def test_kernels_are_chosen_by_rule_and_not_by_a_timer(monkeypatch: pytest.Monke
     assert config.deterministic
     width = {"AVX2": 256, "AVX512": 512}.get(torch.backends.cpu.get_cpu_capability())
     assert config.cpp.simdlen == width, "kernels cached in another numeric mode are of another width"
+
+
+def test_the_kernels_are_called_by_cpp_on_a_cpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each program by its own device, whatever other programs of the process do."""
+    from torch._inductor import compile_fx, config
+
+    found: list[bool] = []
+
+    def compile_nothing(graph: torch.fx.GraphModule, *rest: object, **options: object) -> Callable[..., object]:
+        found.append(config.cpp_wrapper)
+        return graph.forward
+
+    monkeypatch.setattr(compile_fx, "compile_fx", compile_nothing)
+    for given in (False, True):
+        monkeypatch.setattr(config, "cpp_wrapper", given)
+        engines = [
+            SimpleNamespace(backend="inductor", device=torch.device(device), while_compiling=nullcontext)
+            for device in ("cpu", "cuda")
+        ]
+        programs = [Engine.compile(engine, lambda a: a * 2) for engine in engines]  # type: ignore[arg-type]
+        for program in programs:
+            program(torch.ones(2))
+        assert config.cpp_wrapper == given, "what others compile is left alone"
+    assert found == [True, False] * 2
 
 
 @torch.no_grad()

@@ -52,7 +52,10 @@ def warm_up(work: Callable[[], object], device: torch.device) -> None:
 
 
 def compile_once(
-    function: Callable[..., Any], backend: str = "inductor", announce: Announce = nullcontext
+    function: Callable[..., Any],
+    backend: str = "inductor",
+    announce: Announce = nullcontext,
+    device_type: str = "cpu",
 ) -> Callable[..., Any]:
     """Compile a function at its first call, which fixes all shapes; later calls must have the same ones.
 
@@ -73,8 +76,8 @@ def compile_once(
         nonlocal direct
         if direct is not None:
             return direct(*inputs)
-        stored = compile_cache() if backend == "inductor" else nullcontext()
-        with announce(), interruptible(), stored:  # compiling may take a minute
+        by_inductor = _inductor_context(device_type) if backend == "inductor" else nullcontext()
+        with announce(), interruptible(), by_inductor:  # compiling may take a minute
             result = compiled(*inputs)
         direct = recorder.direct(inputs, result)
         return result
@@ -90,6 +93,19 @@ def _choose_kernels_by_rule() -> None:
     # Both set explicitly to be part of the cache key: code cached in another numeric mode has another vector width.
     config.cpp.simdlen = VECTOR_BITS.get(torch.backends.cpu.get_cpu_capability())
     config.cpp.threads = torch.get_num_threads()  # by which sums are divided
+
+
+@contextmanager
+def _inductor_context(device_type: str) -> Iterator[None]:
+    """A context for one compilation: the stored programs, and what calls the kernels.
+
+    On a CPU that is C++, since Inductor's Python for a small update takes a fifth of its time. On a GPU it is captured.
+    """
+    from torch._inductor import config
+
+    # Only while this program compiles: another engine of the process may be on another device.
+    with compile_cache(), config.patch(cpp_wrapper=device_type == "cpu"):
+        yield
 
 
 def _leaves(inputs: tuple[Any, ...]) -> list[Any]:

@@ -283,7 +283,7 @@ class Engine:
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function compiled with this engine's backend."""
-        return compile_once(function, self.backend, lambda: self.while_compiling())
+        return compile_once(function, self.backend, lambda: self.while_compiling(), self.device.type)
 
     def count(self, due: Due) -> None:
         """Count one update, and one for each phase that ran."""
