@@ -199,18 +199,18 @@ class _Graph:
         args: Any = node.args
         if node.target is not aten.conv2d.default or (len(args) > 4 and any(args[4])):
             return
-        image, scale, shift = args[0], 1.0, 0.0
-        while image.target in (aten.sub.Tensor, aten.div.Tensor) and _is_by_number(image):
-            if image.target is aten.sub.Tensor:
-                shift -= scale * image.args[1]
+        scaled, scale, shift = args[0], 1.0, 0.0
+        while scaled.target in (aten.sub.Tensor, aten.div.Tensor) and _is_by_number(scaled):
+            if scaled.target is aten.sub.Tensor:
+                shift -= scale * scaled.args[1]
             else:
-                scale /= image.args[1]
-            image = image.args[0]
+                scale /= scaled.args[1]
+            scaled = scaled.args[0]
         weight, bias = (self.value(one) for one in args[1:3])
-        if image is not args[0] and weight is not None and bias is not None:
+        if scaled is not args[0] and weight is not None and bias is not None:
             values = {"weight": weight * scale, "bias": bias + shift * weight.sum((1, 2, 3))}
             made = [self._constant(node, f"constants.{node.name}.{name}", one) for name, one in values.items()]
-            node.args = (image, *made, *args[3:])
+            node.args = (scaled, *made, *args[3:])
 
 
 def _is_pure(node: Node) -> bool:
