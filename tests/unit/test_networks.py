@@ -17,7 +17,7 @@ from rl_training.config.network import ACTIVATIONS, PLAIN, HiddenLayers, LayerSe
 from rl_training.core.checks import ConfigError, UserError
 from rl_training.core.specs import EnvSpec, continuous, discrete, image, vector
 from rl_training.engine.gradients import dropout_name
-from rl_training.models.layers import Activation, BatchNorm, Dropout, SpectralLinear, StackedLayerNorm
+from rl_training.models.layers import Activation, BatchNorm, Dropout, SpectralLinear, StackedLayerNorm, StackedLinear
 from rl_training.models.own import own_module
 from rl_training.models.parts import StackedMLP
 
@@ -75,6 +75,19 @@ def test_activations_are_torchs_and_the_same_for_stacked_seeds(name: str) -> Non
     )
     mine, other = state(alone), state(together, 1)
     assert [key for key in mine if not torch.equal(mine[key], other[key])] == []
+
+
+def test_one_output_is_a_sum_in_a_compiled_program_alone() -> None:
+    """Exported programs have the product, which the rules of their formats know and which has the agent's bits."""
+    layer, x, products = StackedLinear(2, 5, 1), torch.randn(2, 7, 5), []
+
+    def compile_nothing(graph: torch.fx.GraphModule, examples: list[Tensor]) -> Any:
+        products.append("matmul" in graph.code)
+        return graph.forward
+
+    torch.testing.assert_close(torch.compile(layer, backend=compile_nothing)(x), layer(x))
+    products.append("matmul" in torch.export.export(layer, (x,)).module().code)
+    assert products == [False, True]
 
 
 def test_layer_norm_is_torchs_for_each_member() -> None:

@@ -76,8 +76,8 @@ def compile_once(
         nonlocal direct
         if direct is not None:
             return direct(*inputs)
-        by_inductor = _inductor_context(device_type) if backend == "inductor" else nullcontext()
-        with announce(), interruptible(), by_inductor:  # compiling may take a minute
+        prepared = _inductor(device_type) if backend == "inductor" else nullcontext()
+        with announce(), interruptible(), prepared:  # compiling may take a minute
             result = compiled(*inputs)
         direct = recorder.direct(inputs, result)
         return result
@@ -96,14 +96,14 @@ def _choose_kernels_by_rule() -> None:
 
 
 @contextmanager
-def _inductor_context(device_type: str) -> Iterator[None]:
-    """A context for one compilation: the stored programs, and what calls the kernels.
+def _inductor(device_type: str) -> Iterator[None]:
+    """Context of one compilation by Inductor: its stored programs, and on a CPU the C++ that calls the kernels.
 
-    On a CPU that is C++, since Inductor's Python for a small update takes a fifth of its time. On a GPU it is captured.
+    The Python that would call them takes a quarter of the time of a small update. On a GPU the calls are captured.
     """
     from torch._inductor import config
 
-    # Only while this program compiles: another engine of the process may be on another device.
+    # For this program alone: another engine of the process may be on another device.
     with compile_cache(), config.patch(cpp_wrapper=device_type == "cpu"):
         yield
 

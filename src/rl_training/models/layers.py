@@ -65,7 +65,7 @@ def stacked_product(x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype 
     if dtype != torch.float32:
         return torch.matmul(x.to(dtype), weight.to(dtype)).float() + bias
     if weight.shape[-1] == 1 and weight.device.type == "cpu":
-        if torch.compiler.is_dynamo_compiling():  # a sum is fused with what is around it; not in exported programs
+        if torch.compiler.is_dynamo_compiling():  # and not exporting: a sum is fused with what is around it
             return (x * weight.transpose(-1, -2)).sum(-1, keepdim=True) + bias
         # On a CPU a product with one column uses another kernel, which rounds differently when seeds are stacked.
         return (torch.matmul(x, weight.expand(-1, -1, 2)) + bias)[..., :1]
