@@ -2,7 +2,8 @@
 
 python benchmarks/export_latency.py [--only sac dqn] [--rounds 40] [--output FILE]    (`make bench-export`)
 The ratio is the time in onnxruntime over that of `predict`, the median over the rounds with a bootstrap interval. Both
-have one thread. Weights are those of the start of training: the time does not depend on them.
+have one thread. Weights are those of the start of training: the time does not depend on them. Of networks for images,
+the convolutions are measured alone too: no graph around them is faster.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from rl_training.config.fields import parse
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.statistics import bootstrap_interval
 from rl_training.deploy.export.check import check_policy, latency_rounds
-from rl_training.deploy.export.formats import load_onnx, to_onnx
-from rl_training.deploy.export.policy import Policy
+from rl_training.deploy.export.formats import Run, load_onnx, to_onnx
+from rl_training.deploy.export.policy import ACTION, Policy
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.spaces import env_spec, make_codecs
 from rl_training.run.agent import Agent
@@ -62,13 +63,26 @@ def make_agent(config_name: str, changes: dict[str, Any]) -> Agent:
     return Agent(TrainConfig(config.algo, env_id), learner, *codecs)
 
 
+def timed(run: Run, policy: Policy, rounds: int) -> tuple[dict[str, list[float]], list[float]]:
+    """Microseconds of each round, and the ratios of an exported policy's to those of `predict`."""
+    times = latency_rounds(run, policy, rounds)
+    return times, [ours / theirs for ours, theirs in zip(times["exported"], times["predict"], strict=True)]
+
+
 def measure(name: str, config_name: str, changes: dict[str, Any], rounds: int) -> dict[str, Any]:
     policy = Policy(make_agent(config_name, changes))
-    run = load_onnx(to_onnx(policy), policy)
+    data = to_onnx(policy)
+    run = load_onnx(data, policy)
     check = check_policy(run, policy, name)
-    times = latency_rounds(run, policy, rounds)
-    ratios = [ours / theirs for ours, theirs in zip(times["exported"], times["predict"], strict=True)]
+    times, ratios = timed(run, policy, rounds)
     low, high = bootstrap_interval(np.array(ratios), np.median)
+    alone, parts = convolutions(data), {}
+    if alone is not None:
+        part, part_ratios = timed(load_onnx(alone, policy), policy, rounds)
+        parts = {
+            "convolutions_us": round(median(part["exported"]), 1),
+            "convolutions_ratio": round(median(part_ratios), 4),
+        }
     return {
         "case": name,
         "config": config_name,
@@ -79,7 +93,24 @@ def measure(name: str, config_name: str, changes: dict[str, Any], rounds: int) -
         "interval": [round(low, 4), round(high, 4)],
         "max_difference": check.max_difference,
         "reached": median(ratios) <= WANTED,
+        **parts,
     }
+
+
+def convolutions(data: bytes) -> bytes | None:
+    """An ONNX file up to its last convolution and the activation behind it; None: it has none."""
+    import onnx
+
+    model = onnx.load_from_string(data)
+    numbers = [number for number, node in enumerate(model.graph.node) if node.op_type == "Conv"]
+    if not numbers:
+        return None
+    last = model.graph.node[numbers[-1] + 1]
+    found = [value for value in model.graph.value_info if value.name == last.output[0]]
+    del model.graph.node[numbers[-1] + 2 :], model.graph.output[:]
+    found[0].name = last.output[0] = ACTION
+    model.graph.output.extend(found)
+    return bytes(model.SerializeToString())
 
 
 def main() -> None:

@@ -18,9 +18,11 @@ from rl_training.models.layers import StackedLinear
 from rl_training.run.agent import Agent
 
 VECTOR = spaces.Box(-np.inf, np.inf, (5,), np.float64)
+LONG = spaces.Box(-np.inf, np.inf, (100,), np.float32)
 IMAGE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
 OBSERVATIONS: dict[str, spaces.Space[Any]] = {
     "vector": VECTOR,
+    "long vector": LONG,
     "matrix": spaces.Box(-1, 1, (2, 3), np.float32),
     "choice": spaces.Discrete(4, start=2),
     "image": IMAGE,
@@ -62,9 +64,48 @@ def test_one_observation_is_read_as_in_a_batch(name: str, masked: bool) -> None:
         assert row.tobytes() == one.tobytes()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+@pytest.mark.parametrize("space", [VECTOR, LONG], ids=["short", "long"])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_batch_of_vectors_is_read_row_by_row(space: Any, dtype: Any) -> None:
+    codec = ObservationCodec(space)
+    batch = (np.random.default_rng(0).standard_normal((7, *space.shape)) * 1e3).astype(dtype)
+    batch[0, 0] = np.finfo(np.float32).max / 2 if dtype != np.int64 else 2**60
+    rows, single = codec.read(batch)
+    assert not single and rows.dtype == np.float32 and not np.shares_memory(rows, batch)
+    assert rows.tobytes() == batch.astype(np.float32).tobytes()
+    assert rows.tobytes() == np.concatenate([codec.read(one)[0] for one in batch]).tobytes()
+
+
+BOXES = {
+    "symmetric": spaces.Box(-2, 2, (3,)),
+    "mixed": spaces.Box(np.array([-2, 0.1, -1e3], np.float32), np.array([3, 0.7, 7], np.float32)),
+    "float64": spaces.Box(-0.3, 0.4, (3,), np.float64),
+    "matrix": spaces.Box(-0.4, 0.4, (3, 1)),
+    "long": spaces.Box(-0.4, 0.4, (40,)),
+}
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_actions_are_scaled_in_float64_and_clipped(name: str) -> None:
+    box, codec = BOXES[name], ActionCodec(BOXES[name])
+    actions = np.random.default_rng(0).uniform(-1.2, 1.2, (50, int(np.prod(box.shape)))).astype(np.float32)
+    actions[:3] = np.array([[-1], [1], [0]])
+    low, high = box.low.astype(np.float64), box.high.astype(np.float64)
+    unit = actions.reshape(50, *box.shape).astype(np.float64)
+    expected = (low + (unit + 1.0) * ((high - low) / 2)).clip(low, high).astype(box.dtype)
+    assert codec.to_env(actions).tobytes() == expected.tobytes() and codec.to_env(actions).dtype == box.dtype
+    for one, row in zip(actions, expected, strict=True):
+        assert codec.to_env(one[None]).tobytes() == row.tobytes() and codec.to_env(one[None]).shape == (1, *box.shape)
+
+
 @pytest.mark.parametrize(
     ("space", "observation", "message"),
     [
+        (OBSERVATIONS["matrix"], np.zeros(6), r"observation must be of shape \(2, 3\) or a batch of it, got \(6,\)"),
+        (VECTOR, np.zeros((0, 5)), r"observation must be of shape \(5,\) or a batch of it, got \(0, 5\)"),
+        (VECTOR, np.array([[1, 2, 3, 4, np.inf]]), "observation must be finite, got NaN or infinity"),
+        (LONG, np.full(100, 1e39), "observation must be finite in float32"),
         (VECTOR, np.zeros(4), r"observation must be of shape \(5,\) or a batch of it, got \(4,\)"),
         (VECTOR, np.full(5, np.nan), "observation must be finite, got NaN or infinity"),
         (VECTOR, np.full(5, 1e39), "observation must be finite in float32"),

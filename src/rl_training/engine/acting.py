@@ -145,7 +145,7 @@ class Acting:
     def greedy_rows(self, policy: Policy, obs: Tensor) -> Tensor:
         """The actions of `greedy` for the only seed's observations (rows, ...), on a CPU, without a state."""
         with self._without_gradients():
-            return valid(policy(self._networks, self._prepared(obs))).action
+            return finite(policy(self._networks, self._prepared(obs)).action)
 
     @cached_property
     def alone_on_cpu(self) -> bool:
@@ -246,7 +246,12 @@ class _Collector:
 
 def valid(act: Act) -> Act:
     """The same without NaN in its actions: the engine reports a seed whose networks became NaN, later."""
-    return act._replace(action=torch.nan_to_num(act.action)) if act.action.is_floating_point() else act
+    return act._replace(action=finite(act.action))
+
+
+def finite(action: Tensor) -> Tensor:
+    """The same actions without NaN."""
+    return torch.nan_to_num(action) if action.is_floating_point() else action
 
 
 def _with_axis(tensor: Tensor) -> Tensor:

@@ -105,8 +105,11 @@ class MLPQNetwork(DistributionalQNetwork):
         noisy: bool = False,
     ) -> None:
         super().__init__(obs_dim, action_dim, hidden_sizes, 1, dueling, noisy)
+        self.is_plain = self.parts == [self.net]  # neither dueling nor the user's
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+        if self.is_plain:  # the same without an axis of one element in between
+            return self.net(as_batch(obs) if self.image is None else self.image(obs), noise)  # type: ignore[no-any-return]
         return super().forward(obs, noise).squeeze(-1)
 
     def action_values(self, obs: Tensor) -> Tensor:

@@ -243,6 +243,7 @@ def orthogonal_(model: nn.Module, gain: float) -> None:
 
 def as_batch(value: Tensor) -> Tensor:
     """A float32 batch; a single unbatched vector becomes a batch of one."""
-    value = torch.as_tensor(value, dtype=torch.float32)
+    if not isinstance(value, Tensor) or value.dtype != torch.float32:
+        value = torch.as_tensor(value, dtype=torch.float32)
     check_vectors(value)
     return value.unsqueeze(0) if value.ndim == 1 else value

@@ -18,6 +18,7 @@ from rl_training.core.checks import UserError
 from rl_training.core.specs import MAX_JOINT_ACTIONS, ArraySpec, continuous, discrete, multi_discrete
 
 Array = NDArray[Any]
+MAX_PYTHON_NUMBERS = 32  # in one action, for which Python takes less time than numpy
 
 
 class ActionCodec:
@@ -165,7 +166,14 @@ class _Numbers(_Coding):
     def __init__(self, space: spaces.Box) -> None:
         self.space = space
         self.low = space.low.astype(np.float64)
-        self.half_range = (space.high.astype(np.float64) - self.low) / 2
+        high = space.high.astype(np.float64)
+        self.half_range = (high - self.low) / 2
+        limits = (self.low, self.half_range, high)
+        vector = len(space.shape) == 1 and space.shape[0] <= MAX_PYTHON_NUMBERS
+        self._one_row = (1, *space.shape) if vector else None
+        self._listed = [one.ravel().tolist() for one in limits]
+        # One number where it is the same for all elements, since numpy takes long for many short rows.
+        self._limits = [one.flat[0] if (one == one.flat[0]).all() else one for one in limits]
         self.spec = continuous(math.prod(space.shape))
 
     def outside(self, actions: Array, rounding: float) -> NDArray[np.bool_]:
@@ -175,9 +183,16 @@ class _Numbers(_Coding):
         return bool(((actions >= self.space.low) & (actions <= self.space.high)).all())
 
     def to_env(self, actions: Array) -> Array:
-        unit = actions.reshape(len(actions), *self.space.shape).astype(np.float64)
-        scaled = self.low + (unit + 1.0) * self.half_range
-        return scaled.clip(self.space.low, self.space.high).astype(self.space.dtype)
+        if actions.shape == self._one_row:  # by Python's numbers, which are float64
+            elements = zip(actions[0].tolist(), *self._listed, strict=True)
+            row = [min(max(low + (unit + 1.0) * half, low), high) for unit, low, half, high in elements]
+            return np.array([row], self.space.dtype)
+        low, half_range, high = self._limits
+        values = actions.reshape(len(actions), *self.space.shape).astype(np.float64)
+        values += 1.0
+        values *= half_range
+        values += low
+        return np.minimum(np.maximum(values, low, out=values), high, out=values).astype(self.space.dtype)
 
     def from_env(self, actions: Array) -> Array:
         unit = (actions.astype(np.float64) - self.low) / self.half_range - 1.0

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from rl_training.core.checks import UserError
 
 Array = NDArray[Any]
+MAX_PYTHON_NUMBERS = 64  # in one vector, for which Python takes less time than numpy
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class Leaf:
@@ -117,6 +119,19 @@ class Numbers(Leaf):
             return False
         out[self.slice] = value if value.ndim == 1 else value.reshape(-1)
         return True
+
+    def read_floats(self, value: Any) -> tuple[Array, bool] | None:
+        """The rows of one valid vector of floats or of a batch, and whether it was one; None: anything else."""
+        if type(value) is not np.ndarray or value.dtype.char not in "fd" or value.shape[-1:] != self._space_shape:
+            return None
+        single = value.ndim == 1
+        if single and len(value) <= MAX_PYTHON_NUMBERS and sum(map(abs, value.tolist())) <= MAX_FLOAT32:
+            return value.astype(np.float32).reshape(1, -1), True
+        with np.errstate(over="ignore"):
+            rows = value.astype(np.float32)
+        if rows.ndim > 2 or not rows.size or not np.isfinite(rows).all():
+            return None
+        return rows.reshape(-1, *self.shape), single
 
     def encode_rows(self, values: Array) -> Array:
         return values.reshape(len(values), *self.shape).astype(np.float32, copy=False)

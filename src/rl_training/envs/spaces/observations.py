@@ -210,6 +210,8 @@ class ObservationCodec:
         `mask`: its action mask, or a batch of them; None: every action is allowed.
         """
         if mask is None:
+            if isinstance(self._only, Numbers) and (found := self._only.read_floats(obs)) is not None:
+                return found
             row = self._read_one(obs)
             if row is not None:
                 return row, True
