@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from rl_training.engine.networks import Batch
 from rl_training.engine.phases import Metrics
@@ -109,8 +108,8 @@ def expected(log_probs: Tensor, values: Tensor) -> Tensor:
 
 def huber(difference: Tensor, kappa: float = 1.0) -> Tensor:
     """The Huber loss: quadratic within `kappa`, linear beyond."""
-    size = difference.abs()
-    return F.relu(size - kappa) * kappa + 0.5 * size.clamp(max=kappa).square()
+    gradient = difference.detach().clamp(-kappa, kappa)
+    return gradient * (difference - 0.5 * gradient)
 
 
 def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float, levels: Tensor | None = None) -> Tensor:
@@ -121,8 +120,9 @@ def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float, levels: Tens
     """
     levels = midpoints(quantiles.shape[1], quantiles.device) if levels is None else levels
     error = target.unsqueeze(1) - quantiles.unsqueeze(2)  # (batch, N, M)
-    weight = (levels.unsqueeze(-1) - (error.detach() < 0).float()).abs()
-    return (weight * huber(error, kappa) / kappa).mean(2).sum(1)
+    levels = levels.unsqueeze(-1)
+    weight = torch.where(error.detach() < 0, 1 - levels, levels)
+    return (weight * huber(error, kappa)).mean(2).sum(1) / kappa
 
 
 def ensemble_quantile_huber(quantiles: Tensor, target: Tensor, kappa: float = 1.0) -> Tensor:

@@ -42,10 +42,12 @@ def _check_dropped(dropped: int, quantiles: int) -> None:
 
 
 def truncated(quantiles: Tensor, drop_per_net: int) -> Tensor:
-    """(members, batch, quantiles), pooled and sorted, without the largest: (batch, members * (quantiles - drop))."""
+    """(members, batch, quantiles), pooled without the largest, in any order: (batch, members * (quantiles - drop))."""
     members, _, count = quantiles.shape
-    pooled = quantiles.transpose(0, 1).flatten(1).sort(-1).values
-    return pooled[:, : members * (count - drop_per_net)]
+    pooled, kept = quantiles.transpose(0, 1).flatten(1), members * (count - drop_per_net)
+    if pooled.is_cuda:  # where sorting is compiled together with what is around it
+        return pooled.sort(-1).values[:, :kept]
+    return pooled.topk(kept, largest=False, sorted=False).values  # a quarter of the time of sorting
 
 
 class TQC(SAC):
