@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -179,12 +180,16 @@ class RunRecord:
 def versions() -> dict[str, str]:
     """Versions of Python, the platform and the packages that results depend on."""
     found = {"python": platform.python_version(), "platform": platform.platform(), "processor": _processor()}
-    for package in PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    installed = {package: _installed_version(package) for package in PACKAGES}
+    return found | {package: version for package, version in installed.items() if version is not None}
+
+
+@cache  # reading a package's metadata takes milliseconds
+def _installed_version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _processor() -> str:
