@@ -25,20 +25,26 @@ VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
 
 
 @contextmanager
+def _without_collection() -> Iterator[None]:
+    """Context in which the garbage collector is off."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextmanager
 def captured(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
     """Capture the CUDA work of the `with` block as `graph`.
 
     The garbage collector is off meanwhile: freeing an older graph during a capture would abort it.
     """
     gc.collect()
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        with torch.cuda.graph(graph):
-            yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    with _without_collection(), torch.cuda.graph(graph):
+        yield
 
 
 def warm_up(work: Callable[[], object], device: torch.device) -> None:
@@ -62,13 +68,14 @@ def compile_once(
     The function changes tensors in place and returns None, a new tensor, or dicts and tuples of them. After the first
     call the kernels are called without Dynamo, whose overhead per call exceeds the time of a small update.
     """
-    if backend == "inductor":
-        _choose_kernels_by_rule()
     # A separate code object, since Dynamo counts recompilations per code object, over all engines of the process.
     copy = types.FunctionType(
         function.__code__.replace(), function.__globals__, function.__name__, None, function.__closure__
     )
-    recorder = _Recorder(backend)
+    with _without_collection():  # a tenth of the time until a stored program runs, most of it imports and tracing
+        if backend == "inductor":
+            _choose_kernels_by_rule()
+        recorder = _Recorder(backend)
     compiled = torch.compile(copy, dynamic=False, fullgraph=True, backend=recorder)
     direct: Callable[..., Any] | None = None
 
@@ -77,7 +84,7 @@ def compile_once(
         if direct is not None:
             return direct(*inputs)
         prepared = _inductor(device_type) if backend == "inductor" else nullcontext()
-        with announce(), interruptible(), prepared:  # compiling may take a minute
+        with announce(), interruptible(), _without_collection(), prepared:  # compiling may take a minute
             result = compiled(*inputs)
         direct = recorder.direct(inputs, result)
         return result
