@@ -34,8 +34,8 @@ step "$python" -m build "--$kind" --no-isolation --outdir "$tmp/dist" "$tmp/tree
 step "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --target "$tmp/site" "$tmp"/dist/*
 
 export PYTHONPATH="$tmp/site"
-typed() { (cd "$1" && find rl_training -name '*.pyi' -o -name py.typed) | sort; }
-step diff <(typed "$root/src") <(typed "$tmp/site")
+besides() { (cd "$1" && find rl_training -name '*.pyi' -o -name py.typed -o -name '*.cpp') | sort; } # no modules
+step diff <(besides "$root/src") <(besides "$tmp/site")
 step scripts/use_package.sh "$python" "$tmp/site" "$tmp/site/bin/rl-training" "$tmp/runs"
 built=("$tmp"/dist/*)
 echo "$kind test: ${built[0]##*/} installs, lists and trains away from the checkout"

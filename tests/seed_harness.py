@@ -25,6 +25,7 @@ from rl_training.run.run import train
 
 QuickConfig = Callable[..., Any]
 SEEDS = (5, 0, 2**31 - 1)
+BATCH_NORM = ("crossq", "flashsac")  # along a weight before a batch norm the gradient is zero but for rounding
 BY_SEED = (
     "params.", "buffers.", "adam_", "rms_", "momentum.", "metric_sum", "metric_latest", "first_nonfinite_update",
     "normalizer.mean", "normalizer.sq", "reward_normalizer.mean", "reward_normalizer.sq", "reward_largest", "open.",

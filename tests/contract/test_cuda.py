@@ -11,7 +11,7 @@ import torch
 from conftest import settings_of
 from own_networks import BatchNormNet, Features
 from picture_stream import Stream, shape_of
-from seed_harness import take_updates
+from seed_harness import BATCH_NORM, take_updates
 
 from rl_training.algorithms.on_policy import OnPolicyLearner
 from rl_training.algorithms.registry import algorithm_names, learner_class
@@ -33,7 +33,6 @@ TOLERANCE = 2e-3
 SMALL_TOLERANCE = 2e-4
 CHAOTIC = ("flashsac",)  # weights that differ by 1e-6 at the start differ by 1e-3 after forty updates, eager too
 ROUNDS = {"ppo": 2, "pqn": 2}  # of twelve updates each
-BATCH_NORM = ("crossq", "flashsac")  # along a weight before a batch norm the gradient is zero but for rounding
 
 
 @pytest.fixture(autouse=True)

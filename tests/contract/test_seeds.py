@@ -10,6 +10,7 @@ import pytest
 import torch
 from conftest import one_of_a_kind, settings_of
 from seed_harness import (
+    BATCH_NORM,
     SEEDS,
     QuickConfig,
     assert_same_bits,
@@ -120,8 +121,10 @@ def test_seeds_draw_the_same_numbers_in_any_company(algo: str) -> None:
 
 # --- compiled --------------------------------------------------------------------------------------------------------
 def assert_compiled_is_eager(algo: str, seeds: tuple[int, ...], backend: str) -> None:
-    eager = make_learner(algo, seeds)
-    compiled = make_learner(algo, seeds, compiled=True, backend=backend)
+    # Adam would make a full step of a gradient that is nothing but rounding.
+    wanted = {"adam_eps": 1e-2} if algo in BATCH_NORM and backend == "inductor" else {}
+    eager = make_learner(algo, seeds, wanted)
+    compiled = make_learner(algo, seeds, wanted, compiled=True, backend=backend)
     sources = [filled_source(learner) for learner in (eager, compiled)]
     start = {name: tensor.clone() for name, tensor in eager.engine.flat.items()}
     for step in (9, 10):  # a target copy between the two

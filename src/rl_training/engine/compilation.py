@@ -104,15 +104,21 @@ def _choose_kernels_by_rule() -> None:
 
 @contextmanager
 def _inductor(device_type: str) -> Iterator[None]:
-    """Context of one compilation by Inductor: its stored programs, and on a CPU the C++ that calls the kernels.
+    """Context of one compilation by Inductor: its stored programs; on a CPU own products, and C++ that calls kernels.
 
     The Python that would call them takes a quarter of the time of a small update. On a GPU the calls are captured.
     """
     from torch._inductor import config
 
-    # For this program alone: another engine of the process may be on another device.
-    with compile_cache(), config.patch(cpp_wrapper=device_type == "cpu"):
-        yield
+    from rl_training.engine.products import own_products  # it imports Inductor
+
+    with compile_cache():
+        changes: dict[str, Any] = {"cpp_wrapper": False}
+        if device_type == "cpu":
+            changes = {"cpp_wrapper": True, "post_grad_custom_pre_pass": own_products()}
+        # For this program alone: another engine of the process may be on another device.
+        with config.patch(changes):
+            yield
 
 
 def _leaves(inputs: tuple[Any, ...]) -> list[Any]:

@@ -166,9 +166,9 @@ def machine_key() -> str:
 
 
 def source_digest(package: Path) -> str:
-    """The SHA-256 of the names and contents of a package's Python files."""
+    """The SHA-256 of the names and contents of a package's files of Python and C++."""
     digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
+    for path in sorted((*package.rglob("*.py"), *package.rglob("*.cpp"))):
         data = path.read_bytes()
         digest.update(f"{path.relative_to(package)} {len(data)}\n".encode() + data)
     return digest.hexdigest()

@@ -1,0 +1,64 @@
+"""Matrix products of updates that are compiled for a CPU: `product.cpp` in place of torch's own.
+
+Torch calls MKL, which uses half of the width of an AMD processor with AVX-512, and of any in the numeric modes that
+give the same bits elsewhere. Compiled updates promise their bits for one model of processor, so they may use all of it.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+
+from rl_training.core.numerics import has_avx2
+
+SOURCE = Path(__file__).with_name("product.cpp")
+NAME = "rl_training::product"
+
+
+class OwnProducts(CustomGraphPass):
+    """A pass over Inductor's graph that replaces torch's products of float32 matrices on a CPU."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        for replaced in (torch.ops.aten.bmm.default, torch.ops.aten.mm.default):
+            for node in graph.find_nodes(op="call_function", target=replaced):
+                if node.meta["val"].dtype == torch.float32:
+                    node.target, node.args = operation(), (*node.args, self.threads)
+
+    def uuid(self) -> Any:
+        """Part of the key under which Inductor stores the programs."""
+        return get_hash_for_files((__file__, str(SOURCE)), str(self.threads))
+
+
+def own_products() -> OwnProducts | None:
+    """The pass for this process; None where the processor lacks the instructions."""
+    if not has_avx2():
+        return None
+    operation()  # stored programs call it, and no pass runs for those
+    return OwnProducts(torch.get_num_threads())
+
+
+@functools.cache
+def operation() -> Any:
+    """The operation in torch's registry, compiled at the first call, into the folder of compiled programs."""
+    from torch._inductor.codecache import CppCodeCache
+
+    library = CppCodeCache.load(SOURCE.read_text(encoding="utf-8"))
+    # It takes tensors of any strides: nothing has to be copied for it.
+    tags = (torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag)
+    torch.library.define(NAME, "(Tensor a, Tensor b, int threads) -> Tensor", tags=tags)
+    torch.library.register_fake(NAME, _shape)
+    if library.register_product():
+        raise RuntimeError(f"torch {torch.__version__} does not take {NAME}")
+    return torch.ops.rl_training.product.default
+
+
+def _shape(a: Tensor, b: Tensor, threads: int) -> Tensor:
+    return a.new_empty(*a.shape[:-1], b.shape[-1])

@@ -1,0 +1,109 @@
+"""The compiled matrix product: its values, and that its bits depend on the two factors alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from rl_training.core.numerics import has_avx2
+from rl_training.engine import products
+from rl_training.engine.compilation import compile_once
+from rl_training.engine.compile_cache import compile_cache
+
+pytestmark = pytest.mark.skipif(not has_avx2(), reason="the product needs AVX2")
+SIZES = [
+    (1, 1, 1, 1),
+    (1, 7, 3, 2),
+    (2, 256, 23, 256),
+    (3, 65, 256, 6),
+    (1, 9, 257, 16),  # one row of the sums behind a whole panel
+    (2, 300, 600, 33),  # more than one chunk of rows and of depth, and a column left over
+    (1, 17, 512, 49),
+]
+Product = Callable[[Tensor, Tensor, int], Tensor]
+
+
+@pytest.fixture(scope="module")
+def product() -> Product:
+    with compile_cache():
+        return products.operation()  # type: ignore[no-any-return]
+
+
+def factors(batch: int, m: int, k: int, n: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(m * n + k)
+    return torch.randn(batch, m, k, generator=generator), torch.randn(batch, k, n, generator=generator)
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_values(product: Product, sizes: tuple[int, int, int, int]) -> None:
+    a, b = factors(*sizes)
+    torch.testing.assert_close(product(a, b, 2), (a.double() @ b.double()).float(), rtol=1e-5, atol=2e-6 * sizes[2])
+
+
+def test_hand_worked_product(product: Product) -> None:
+    a, b = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.tensor([[1.0, 10.0], [100.0, 1000.0]])
+    assert product(a, b, 1).tolist() == [[201, 2010], [403, 4030], [605, 6050]]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_threads_and_strides_do_not_change_a_bit(product: Product, sizes: tuple[int, int, int, int]) -> None:
+    a, b = factors(*sizes)
+    expected = product(a, b, 1)
+    for threads in (2, 3, 16):
+        assert torch.equal(product(a, b, threads), expected)
+    by_columns = [one.transpose(1, 2).contiguous().transpose(1, 2) for one in (a, b)]
+    with_gaps = [torch.stack((one, one), -1)[..., 0] for one in (a, b)]
+    for other in (by_columns, with_gaps, [by_columns[0], b], [a, with_gaps[1]]):
+        assert torch.equal(product(other[0], other[1], 2), expected)
+
+
+def test_a_row_does_not_depend_on_what_is_computed_with_it(product: Product) -> None:
+    """A seed among many, a row of a larger batch and a column of a wider layer have the bits they have alone."""
+    a, b = factors(3, 300, 600, 33)
+    whole = product(a, b, 2)
+    assert torch.equal(product(a[1], b[1], 1), whole[1])
+    assert torch.equal(product(a[:, 37:38], b, 1), whole[:, 37:38])
+    assert torch.equal(product(a, b[..., 32:], 1), whole[..., 32:])
+    assert torch.equal(product(a[:1].expand(3, -1, -1), b, 2)[2], product(a[0], b[2], 1))
+
+
+def test_sums_are_chains_of_fused_multiply_adds(product: Product) -> None:
+    """The order of sums is fixed, so that vectors of any width give the same bits: 1 + 2**-24 rounds to 1 each time."""
+    small = torch.full((1, 1, 301), 2.0**-12)
+    small[0, 0, 0] = 1.0
+    other = small.transpose(1, 2).contiguous()
+    assert product(small, other, 1).item() == 1.0
+    assert product(small.flip(2), other.flip(1), 1).item() == 1 + 300 * 2.0**-24  # the small ones first
+
+
+def test_a_compiled_update_has_no_other_product() -> None:
+    seen: list[str] = []
+
+    class Recorded(products.OwnProducts):
+        def __call__(self, graph: torch.fx.Graph) -> None:
+            super().__call__(graph)
+            seen.extend(str(node.target) for node in graph.nodes if node.op == "call_function")
+
+        def uuid(self) -> None:
+            """No stored program: the pass must run."""
+            return None
+
+    generator = torch.Generator().manual_seed(0)
+    x, w = torch.randn(2, 32, 5, generator=generator), torch.randn(2, 5, 8, generator=generator)
+
+    def update(x: Tensor, w: Tensor) -> Tensor:
+        return torch.func.grad(lambda w: torch.bmm(torch.bmm(x, w).relu(), w.transpose(1, 2)).square().sum())(w)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(products, "own_products", lambda: Recorded(1))
+        found = compile_once(update)(x, w)
+    torch.testing.assert_close(found, update(x, w), rtol=1e-4, atol=1e-3)
+    assert "rl_training.product.default" in seen and not [name for name in seen if "mm" in name]
+
+
+def test_processors_without_the_instructions_keep_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "has_avx2", lambda: False)
+    assert products.own_products() is None
