@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rl_training.core.collection import without_collection
 from rl_training.core.signals import interruptible
 from rl_training.engine.compile_cache import compile_cache
 
@@ -25,25 +26,13 @@ VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
-    """Context in which the garbage collector is off."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-@contextmanager
 def captured(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
     """Capture the CUDA work of the `with` block as `graph`.
 
     The garbage collector is off meanwhile: freeing an older graph during a capture would abort it.
     """
     gc.collect()
-    with _without_collection(), torch.cuda.graph(graph):
+    with without_collection(), torch.cuda.graph(graph):
         yield
 
 
@@ -72,7 +61,7 @@ def compile_once(
     copy = types.FunctionType(
         function.__code__.replace(), function.__globals__, function.__name__, None, function.__closure__
     )
-    with _without_collection():  # a tenth of the time until a stored program runs, most of it imports and tracing
+    with without_collection():  # a tenth of the time until a stored program runs, most of it imports and tracing
         if backend == "inductor":
             _choose_kernels_by_rule()
         recorder = _Recorder(backend)
@@ -84,7 +73,7 @@ def compile_once(
         if direct is not None:
             return direct(*inputs)
         prepared = _inductor(device_type) if backend == "inductor" else nullcontext()
-        with announce(), interruptible(), _without_collection(), prepared:  # compiling may take a minute
+        with announce(), interruptible(), without_collection(), prepared:  # compiling may take a minute
             result = compiled(*inputs)
         direct = recorder.direct(inputs, result)
         return result
