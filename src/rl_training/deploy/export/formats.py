@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +104,7 @@ def onnx_session(data: bytes) -> Any:
 
 def load_onnx(data: bytes, policy: Policy) -> Run:
     """The policy of an ONNX file."""
-    session = onnx_session(data)
-    return lambda inputs: session.run(policy.output_names, dict(inputs))
+    return partial(onnx_session(data).run, policy.output_names)
 
 
 def to_pt2(policy: Policy) -> bytes:
