@@ -3,7 +3,7 @@
 # container_setup.sh PREFIX [EXTRAS]    PYTHON: the interpreter; TORCH_INDEX: a further index that has torch's CPU builds
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-mkdir -p "$1"
+mkdir -p "${1:?the folder to install into}"
 prefix="$(cd "$1" && pwd)" extras="${2:-}"
 "${PYTHON:-python3}" -m venv "$prefix"
 python="$prefix/bin/python"

@@ -35,11 +35,10 @@ again.
 TRIED = """
 ## Interpreters
 
-The tests run on Python 3.11. Before 0.2.0 the wheel was installed with pip into fresh virtual environments of Python
-3.10.13, 3.12.1 and 3.13.0, the source distribution into those of 3.10.13 and 3.12.1, with the versions of
-`constraints.txt`, and used there: two trainings, a resume, an evaluation, an export that was verified. All worked.
-`make install-test` repeats it. On 3.13 the extra `dmc` installs no DeepMind Control. Other systems than Linux on
-x86-64 were not tried.
+The tests run on Python 3.11. Before 0.2.0 the wheel and the source distribution were installed with pip into fresh
+virtual environments of Python 3.10.13, 3.12.1 and 3.13.0, with the versions of `constraints.txt`, and used there: two
+trainings, a resume, an evaluation, an export that was verified. All worked. `make install-test` repeats it. On 3.13
+the extra `dmc` installs no DeepMind Control. Other systems than Linux on x86-64 were not tried.
 """
 LICENCES = """
 ## Licences of what is shipped

@@ -125,9 +125,11 @@ def existing(nav: Any, found: set[str]) -> Any:
 def site_config(found: set[str]) -> dict[str, Any]:
     config = dict(yaml.safe_load(read(CONFIG)))
     config["nav"] = existing(config["nav"], found)
-    missing = sorted(found - set(leaves(config["nav"])))
-    if missing:
+    named = list(leaves(config["nav"]))
+    if missing := sorted(found - set(named)):
         raise SystemExit(f"docs: {CONFIG.name} must name every page in nav, missing: {', '.join(missing)}")
+    if twice := sorted({page for page in named if named.count(page) > 1}):
+        raise SystemExit(f"docs: {CONFIG.name} must name every page in nav once, twice: {', '.join(twice)}")
     return {**config, "docs_dir": "docs", "site_dir": "site"}
 
 

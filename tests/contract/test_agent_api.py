@@ -152,7 +152,7 @@ def test_a_recurrent_policy_gets_its_state_back(seeds: Any, quick_config, tmp_pa
     assert np.allclose(after["seen"], [[2], [5]]) and not np.allclose(exploring, [[0.4], [1.0]])
     with pytest.raises(UserError, match=r"state: seen must be of shape \(2, 1\), got \(3, 1\)"):
         agent.predict(obs, state={"seen": np.zeros((3, 1))})
-    with pytest.raises(UserError, match="state must be with seen, got sen"):
+    with pytest.raises(UserError, match="state must be a mapping with seen, got sen"):
         agent.predict(obs, state={"sen": 1})
 
     actions: list[float] = []

@@ -22,6 +22,7 @@ from rl_training.cli.main import main
 from rl_training.core.checks import UserError
 from rl_training.deploy.export import check as checking
 from rl_training.deploy.export import formats, numpy_runner
+from rl_training.deploy.export.contract import describe_policy
 from rl_training.deploy.export.exporting import export_agent, verify_export
 from rl_training.deploy.export.policy import Policy
 from rl_training.envs.spaces import make_codecs
@@ -111,6 +112,16 @@ def cases_of_settings() -> list[Any]:
     always = {("gru", "npz"), ("own", "npz")}
     pairs = [(case, to) for case in SETTINGS for to in ("npz", "onnx")]
     return [pytest.param(*one, marks=() if one in always else pytest.mark.sweep) for one in pairs]
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "frames"),
+    [({"pixels": {}}, 3), ({"atari": {"frame_stack": 2}}, 2), ({"action_repeat": 2}, 1), (None, 1)],
+)
+def test_the_contract_has_the_number_of_stacked_frames(wrappers: Any, frames: int) -> None:
+    agent = fresh_agent("td3", VECTOR, ACTIONS["box"])
+    object.__setattr__(agent.config, "env_kwargs", {} if wrappers is None else {"wrappers": wrappers})
+    assert describe_policy(Policy(agent))["frames"] == frames
 
 
 @pytest.mark.sweep

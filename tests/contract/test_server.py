@@ -113,7 +113,7 @@ def test_raw_arrays(serve: Serve) -> None:
 
 def test_memory_and_masks(serve: Serve) -> None:
     agent = fresh_agent("ppo", VECTOR, MASKED_ACTIONS["discrete"], masked=True, recurrent="lstm", batch_size=8)
-    client, state, expected_state = serve(agent), {}, {}
+    client, state, expected_state = serve(agent), None, {}  # null, too, is the start of an episode
     for step in range(4):
         obs, mask = [step / 4, 1, -1], [int(number == step) for number in range(12)]
         status, answer = client.predict({"obs": obs, "state": state, "action_mask": mask})
@@ -136,6 +136,7 @@ BAD: list[tuple[Any, str, int, str]] = [
     ({"obs": [0, 0, 0], "action_mask": [1, 0]}, "application/json", 400, "does not support action masks"),
     ({"obs": [0, 0, 0], "state": {"h": []}}, "application/json", 400, "the policy has no memory"),
     ({"obs": [0, 0, 0], "deterministic": "yes"}, "application/json", 400, "must be true or false"),
+    ({"obs": [0, 0, 0], "episode_start": "no"}, "application/json", 400, "episode_start must be true or false"),
     ({"obs": [[0, 0, 0]] * 9}, "application/json", 413, "at most 8 observations, got 9"),
     (b"x" * 5000, "application/json", 413, "at most 4000 bytes, got 5000"),
     (b"x", "text/plain", 415, "Content-Type must be"),
@@ -182,7 +183,7 @@ def test_hostile_arrays(serve: Serve, plain_agent: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/predict", 405), ("GET", "/nothing", 404), ("POST", "/", 404), ("PUT", "/", 501)],
+    [("GET", "/predict", 405), ("GET", "/nothing", 404), ("POST", "/", 404), ("PUT", "/", 405)],
 )
 def test_other_paths_and_methods(serve: Serve, plain_agent: Any, method: str, path: str, status: int) -> None:
     found, answer = serve(plain_agent).ask(method, path, b"{}" if method != "GET" else None)

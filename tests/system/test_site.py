@@ -47,6 +47,16 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_another_host(site: Path
     assert problems(site) == []
 
 
+def test_the_navigation_names_every_page_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import docs_site
+
+    monkeypatch.setattr(docs_site, "read", lambda path: "nav: [{A: a.md}, {B: [{C: b.md}, {D: a.md}]}]")
+    with pytest.raises(SystemExit, match=r"must name every page in nav once, twice: a\.md"):
+        docs_site.site_config({"a.md", "b.md"})
+    with pytest.raises(SystemExit, match=r"must name every page in nav, missing: c\.md"):
+        docs_site.site_config({"a.md", "b.md", "c.md"})
+
+
 def test_the_checker_finds_broken_links_and_outside_hosts(tmp_path: Path) -> None:
     from check_site import problems
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,13 @@ def dependencies_page() -> Any:
 def test_the_page_of_dependencies_is_made_from_its_sources() -> None:
     """Every dependency has a reason and a release in them, or making the page fails."""
     assert (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8") == dependencies_page().page(), "`make docs`"
+
+
+def test_the_interpreters_of_the_page_are_those_that_were_tried() -> None:
+    rows = json.loads((ROOT / "benchmarks" / "results" / "install.json").read_text(encoding="utf-8"))["rows"]
+    tried = {(row["python"], Path(row["file"]).suffix) for row in rows if row["works"]}
+    said = re.findall(r"\b3\.\d+\.\d+\b", dependencies_page().TRIED)
+    assert tried == {(version, suffix) for version in said for suffix in (".whl", ".gz")}
 
 
 def test_no_dependency_is_explained_that_is_not_there() -> None:

@@ -67,12 +67,17 @@ REWRITES: dict[str, tuple[Callable[[Tensor], Tensor], list[str]]] = {
     ),
     "a view of the same shape": (lambda x: x.tanh().reshape(-1, 3), ["tanh"]),
     "the best of one row of choices": (lambda x: x.unsqueeze(-2).argmax(-1).squeeze(-1), ["argmax"]),
+    "the best of values without a bound": (
+        lambda x: x.clamp(min=-1e30).unsqueeze(-2).argmax(-1),
+        ["argmax", "unsqueeze"],
+    ),
     "one step of a memory": (
         lambda x: layer(x.unsqueeze(1).transpose(0, 1)).unbind(0)[0],
         ["addmm"],
     ),
     "what depends on constants": (lambda x: x * (torch.arange(3) + 0.5).cos(), ["mul"]),
     # These need what looks superfluous.
+    "the best of bounded values": (lambda x: x.clamp(min=0).argmax(-1), ["clamp", "argmax"]),
     "two members": (
         lambda x: layer(x.unsqueeze(0).expand(2, -1, -1), WEIGHT.expand(2, -1, -1).contiguous())[1],
         ["unsqueeze", "expand", "bmm", "add", "select"],
@@ -123,6 +128,7 @@ GRAPHS: dict[str, tuple[str, spaces.Space[Any], list[str]]] = {
     "td3": ("td3", spaces.Box(-2, 2, (1,)), ["addmm", "relu", "addmm", "relu", "addmm", "tanh", "mul", "clamp"]),
     "ppo": ("ppo", SYMMETRIC, ["addmm", "tanh", "addmm", "tanh", "addmm", "mul", "clamp"]),
     "dqn": ("dqn", spaces.Discrete(3), ["addmm", "relu", "addmm", "relu", "addmm", "argmax"]),
+    "discrete_sac": ("discrete_sac", spaces.Discrete(3), ["addmm", "relu", "addmm", "relu", "addmm", "argmax"]),
     "qr_dqn": ("qr_dqn", spaces.Discrete(3), ["addmm", "relu", "addmm", "relu", "addmm", "argmax"]),
 }
 

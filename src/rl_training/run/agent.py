@@ -130,7 +130,7 @@ class Agent:
         require(isinstance(given, Mapping), "state", f"a mapping of arrays, got {shown(given)}")
         if not given:
             return initial
-        require(given.keys() >= initial.keys(), "state", f"with {', '.join(initial)}, got {', '.join(given)}")
+        require(given.keys() >= initial.keys(), "state", f"a mapping with {', '.join(initial)}, got {', '.join(given)}")
         return {name: _continued(name, one, given[name], starts) for name, one in initial.items()}
 
     def parameters(self, seed_index: int) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ from rl_training.core.checks import UserError, shown
 from rl_training.core.specs import MASK
 from rl_training.core.version import __version__
 from rl_training.deploy.export.policy import NEXT_STATE, STATE, Policy
+from rl_training.envs.host.wrappers import parse_wrappers
 from rl_training.envs.spaces import codecs_to_dict
 from rl_training.envs.tensor_codecs import OBSERVATION, TensorInput, action_output
 from rl_training.files.atomic import read_json
@@ -26,12 +27,13 @@ def describe_policy(policy: Policy) -> dict[str, Any]:
     """What a caller of a policy must know: inputs, outputs, and where it came from."""
     agent = policy.agent[0]
     config = agent.config.to_dict()
+    kwargs = config.get("env_kwargs", {})
     states = [one for one in policy.inputs if one.name.startswith(STATE)]
     outputs = [action_output(agent.action), *(_next_state(one) for one in states)]
     return {
         "format": FORMAT,
         "algorithm": agent.config.algo,
-        "environment": {"id": config["env_id"], "kwargs": config.get("env_kwargs", {})},
+        "environment": {"id": config["env_id"], "kwargs": kwargs},
         "library": __version__,
         "agent": {
             "sha256": agent.digest(policy.seed_index),
@@ -41,7 +43,7 @@ def describe_policy(policy: Policy) -> dict[str, Any]:
         "inputs": [_described(one) for one in policy.inputs],
         "outputs": [_described(one) for one in outputs],
         "observation_order": [one.name for one in policy.inputs if one.name.partition(".")[0] == OBSERVATION],
-        "frames": max((one.frames for one in agent.spec.observation.images.values()), default=1),
+        "frames": parse_wrappers(kwargs.get("wrappers")).frame_stack,  # the spaces do not tell
         "spaces": codecs_to_dict(agent.observation, agent.action),
         "inside": [
             *(["normalisation"] if agent.learner.normalizer is not None else []),

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,17 +90,21 @@ def _import_onnx() -> Any:
     return onnxruntime
 
 
-def load_onnx(data: bytes, policy: Policy) -> Run:
+def onnx_session(data: bytes) -> Any:
     """A session of onnxruntime on one thread."""
     runtime = _import_onnx()
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
     try:
-        session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        return lambda inputs: session.run(policy.output_names, dict(inputs))
+        return runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has its own exceptions for damaged files
         raise UserError(f"not an ONNX file that onnxruntime can load: {one_line(error)}") from error
+
+
+def load_onnx(data: bytes, policy: Policy) -> Run:
+    """The policy of an ONNX file."""
+    return partial(onnx_session(data).run, policy.output_names)
 
 
 def to_pt2(policy: Policy) -> bytes:

@@ -16,6 +16,8 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from rl_training.models.distributions import MASKED
+
 aten = torch.ops.aten
 # Operations along the axes of their second argument; true: unless the third is true, these axes are left out.
 ALONG_AXES: dict[Any, bool] = {
@@ -39,6 +41,7 @@ def simplified(program: ExportedProgram) -> GraphModule:
         graph.choose_columns,
         graph.average_weights,
         graph.scale_convolution,
+        graph.choose_unclamped,
     ):
         for node in list(graph.graph.nodes):
             rewrite(node)
@@ -211,6 +214,14 @@ class _Graph:
             values = {"weight": weight * scale, "bias": bias + shift * weight.sum((1, 2, 3))}
             made = [self._constant(node, f"constants.{node.name}.{name}", one) for name, one in values.items()]
             node.args = (scaled, *made, *args[3:])
+
+    def choose_unclamped(self, node: Node) -> None:
+        """Leave out a bound of values before the largest is chosen that only those of a diverged network are below."""
+        clamped: Any = node.args[0] if node.target is aten.argmax.default else None
+        if isinstance(clamped, Node) and clamped.target is aten.clamp.default and len(clamped.args) == 2:
+            source, low = clamped.args
+            if isinstance(source, Node) and isinstance(low, (int, float)) and low <= MASKED / 10:
+                node.args = (source, *node.args[1:])
 
 
 def _is_pure(node: Node) -> bool:

@@ -52,7 +52,13 @@ def _read_json(body: bytes) -> dict[str, Any]:
             raise BadRequest(f"{shown(name)} is no field of a request{did_you_mean(name, FIELDS)}")
     if not isinstance(found.get("deterministic", True), bool):
         raise BadRequest(f"deterministic must be true or false, got {shown(found['deterministic'])}")
+    if not _is_flags(found.get("episode_start")):
+        raise BadRequest(f"episode_start must be true or false, or a list of them, got {shown(found['episode_start'])}")
     return found
+
+
+def _is_flags(value: Any) -> bool:
+    return value is None or all(isinstance(one, bool) for one in (value if isinstance(value, list) else [value]))
 
 
 def _reject(text: str) -> float:

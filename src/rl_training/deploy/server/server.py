@@ -60,7 +60,7 @@ class Predictions:
         if "entries" in given:
             given["obs"] = self._nested(given.pop("entries"))
         if self.recurrent:
-            given.setdefault("state", {})
+            given["state"] = {} if given.get("state") is None else given["state"]
         elif given.pop("state", None):
             raise BadRequest("state must be left out: the policy has no memory")
         rows = self._rows(given["obs"])
@@ -196,6 +196,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """The answer to a request that is not HTTP as expected, in one line as every other."""
+        if code == HTTPStatus.NOT_IMPLEMENTED:  # what http.server answers to other methods
+            code, message = 405, f"there are GET and POST, got {self.command}"
         self.close_connection = True
         self.command = getattr(self, "command", "") or ""
         self.request_version = self.protocol_version  # a line that is no HTTP counts as HTTP/0.9, which has no headers

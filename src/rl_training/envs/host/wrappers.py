@@ -62,6 +62,11 @@ class Wrappers:
     action_repeat: int = 1
     atari: AtariSettings | None = None
 
+    @property
+    def frame_stack(self) -> int:
+        """The number of frames in an observation that these wrappers give."""
+        return next((one.frame_stack for one in (self.pixels, self.atari) if one is not None), 1)
+
     def env_kwargs(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of the environment itself, with those that the wrappers need."""
         own = dict(kwargs)
