@@ -29,7 +29,8 @@ class OwnProducts(CustomGraphPass):
     def __call__(self, graph: torch.fx.Graph) -> None:
         for replaced in (torch.ops.aten.bmm.default, torch.ops.aten.mm.default):
             for node in graph.find_nodes(op="call_function", target=replaced):
-                if node.meta["val"].dtype == torch.float32:
+                found = node.meta["val"]
+                if found.dtype == torch.float32 and found.device.type == "cpu":
                     node.target, node.args = operation(), (*node.args, self.threads)
 
     def uuid(self) -> Any:
