@@ -21,7 +21,6 @@ from side_learner import make_learner
 from turns import Peer, Task, compare, machine
 
 from rl_training.engine import drawing
-from rl_training.engine.compilation import compile_once
 
 # The paper's update, with a tuned temperature; ours is fixed by default.
 SETTINGS = {"drq": ["batch_size=128", 'alpha="auto"', 'encoder="drq"'], "drqv2": ["batch_size=256"]}
@@ -41,7 +40,7 @@ def sampling_share(algo: str, device: str, rounds: int) -> dict[str, float]:
     updates, batch_size, engine = TURNS[device]["stretch"], learner.settings.batch_size, learner.engine
 
     def program(work: Callable[..., Any]) -> Callable[..., Any]:
-        return compile_once(work, engine.backend) if engine.compiled else work
+        return engine.compile(work) if engine.compiled else work
 
     def draw_and_gather() -> Any:
         number = engine.count_tensor + torch.arange(1, device=engine.device)

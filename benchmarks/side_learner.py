@@ -1,7 +1,7 @@
 """Updates only, without an environment: `side_learner.py ALGO SHAPE WARM_UP STRETCH [setting=value …]`.
 
-SHAPE is one of sources.SHAPES. `device`, `compile`, `seeds` (their number) and `updates` (of one call) may be given
-beside the algorithm's settings.
+SHAPE is one of sources.SHAPES. `device`, `compile`, `seeds` (their number), `updates` (of one call) and `kernels` (by
+"rule", or by a "timer" as Inductor chooses them without this library) may be given beside the algorithm's settings.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rl_training.config.fields import parse
 from rl_training.config.train_config import TrainConfig
 from rl_training.data.datasets.transition_dataset import ResidentData
 from rl_training.data.replay.buffer import ReplayBuffer
+from rl_training.engine import compilation
 from rl_training.run.plan import choose_plan
 
 
@@ -27,6 +28,8 @@ def make_learner(algo: str, task: str, changes: list[str]) -> tuple[Learner, Rep
     values = {key: json.loads(value) for key, _, value in (text.partition("=") for text in changes)}
     device, seeds, updates = values.pop("device", "cpu"), values.pop("seeds", 1), values.pop("updates", 0)
     compiled, cls, shape = values.pop("compile", "on"), learner_class(algo), SHAPES[task]
+    if values.pop("kernels", "rule") == "timer":
+        compilation._choose_kernels_by_rule = lambda: None
     settings = parse(cls.settings_type, values, "algo_kwargs")
     config = TrainConfig(algo, task, total_timesteps=1_000_000, device=device, compile=compiled, algo_kwargs=values)
     plan = choose_plan(config, settings, shape)

@@ -23,7 +23,7 @@ RESULTS = sorted((BENCHMARKS / "results").glob("*.json"))
 WRITERS = (
     *("learn", "bench", "bench_gpu", "cost_growth", "memory", "checkpoint_cost", "checkpoint_overhead", "pixel_speed"),
     *("priority_cost", "peer_scores", "goals", "dict_cost", "bench_on_policy", "serve_load", "modern_speed"),
-    *("loop_speed", "export_latency", "trial_cost"),
+    *("loop_speed", "export_latency", "trial_cost", "determinism_cost"),
     *("../scripts/kill_campaign", "../scripts/fuzz", "../scripts/install_check"),
 )
 
