@@ -72,7 +72,7 @@ on-policy-learning: $(STAMP) ## the learning proofs of PPO, A2C and PQN (hours; 
 on-policy-speed: $(STAMP) ## speed of PPO on a GPU: learning, and all on the device
 	$(BIN)/python benchmarks/bench_on_policy.py
 
-bench: $(STAMP) $(PEERS)/.installed $(D3RLPY)/.installed $(TIANSHOU)/.installed ## speed on these cores, taking turns with other libraries: docs/speed.md (an hour, resumed where it was stopped; QUICK=1: 5 minutes, to build/speed-quick.md)
+bench: $(STAMP) $(PEERS)/.installed $(D3RLPY)/.installed $(TIANSHOU)/.installed ## speed on these cores, taking turns with other libraries: docs/speed.md (20 to 60 minutes, resumed where it was stopped; QUICK=1: 5 minutes, to build/speed-quick.md)
 	@mkdir -p build
 	$(BIN)/python benchmarks/bench.py --peers $(PEERS)/bin/python --d3rlpy $(D3RLPY)/bin/python --tianshou $(TIANSHOU)/bin/python $(if $(QUICK),--quick --again --output build/speed-quick.json --page build/speed-quick.md)
 

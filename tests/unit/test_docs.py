@@ -128,8 +128,8 @@ def result(name: str) -> Any:
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def ratio(name: str, task: str, peer: str) -> float:
-    rows = {(row["task"], row["peer"]): row["ratio_median"] for row in result(name)["comparisons"]}
+def ratio(group: str, task: str, peer: str) -> float:
+    rows = {(row["task"], row["peer"]): row["ratio_median"] for row in result("speed-cpu")[group]}
     return float(rows[task, peer])
 
 
@@ -138,12 +138,14 @@ def test_the_numbers_of_the_readme_are_those_of_the_results() -> None:
     kills, fuzz = result("kill_campaign"), result("fuzz")
     assert kills["lost_runs"] == kills["unequal_finals"] == 0
     assert f"{kills['kills']} kills in {kills['runs']} runs of {len(kills['algorithms'])} algorithms" in readme
-    updates = {row["seeds"]: row["seeds_x_updates_per_s"] for row in result("gpu-sac-updates")["rows"]}
+    updates = {row["seeds"]: row["all_per_s"] for row in result("speed-gpu")["updates"] if row["algo"] == "sac"}
     assert f"64 seeds of SAC make {round(updates[64], -2):,.0f} updates" in readme
     assert f"one makes {round(updates[1], -1):,.0f} " in readme
-    sac = ratio("cpu-speed", "sac-halfcheetah", "stable_baselines3 SAC")
-    iql = ratio("offline-speed", "iql-halfcheetah", "d3rlpy IQL")
+    sac = ratio("training", "sac-halfcheetah", "stable_baselines3 SAC")
+    sbx = ratio("training", "sac-halfcheetah", "sbx SAC")
+    iql = ratio("updates", "iql-updates", "d3rlpy IQL")
     assert f"{sac:.1f} times the steps per second of Stable-Baselines3's SAC" in readme
+    assert f"{sbx:.1f} times those of SBX's" in readme
     assert f"{iql:.1f} times the updates of d3rlpy's IQL" in readme
     assert fuzz["code_executions"] == fuzz["tracebacks"] == fuzz["undetected_flips"] == 0
     assert f"{fuzz['checkpoints_and_agents'] + fuzz['configs'] + fuzz['datasets']:,} mutated files" in readme
