@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -77,6 +82,25 @@ def test_sums_are_chains_of_fused_multiply_adds(product: Product) -> None:
     other = small.transpose(1, 2).contiguous()
     assert product(small, other, 1).item() == 1.0
     assert product(small.flip(2), other.flip(1), 1).item() == 1 + 300 * 2.0**-24  # the small ones first
+
+
+@pytest.mark.sweep
+def test_narrow_vectors_give_the_same_bits(product: Product, tmp_path: Path) -> None:
+    """The code for processors without AVX-512, which this one may have."""
+    compiler = tmp_path / "narrow"
+    compiler.write_text(f'#!/bin/sh\nexec {shutil.which(os.environ.get("CXX") or "g++")} "$@" -mno-avx512f\n')
+    compiler.chmod(0o755)
+    program = (
+        "import sys, rl_training, torch, test_products as here\n"
+        "from rl_training.engine import products\n"
+        "results = [products.operation()(*here.factors(*sizes), 2) for sizes in here.SIZES]\n"
+        "torch.save(results, sys.argv[1])\n"
+    )
+    env = {**os.environ, "CXX": str(compiler), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "results.pt")], check=True, env=env)
+    for sizes, found in zip(SIZES, torch.load(tmp_path / "results.pt", weights_only=True), strict=True):
+        assert torch.equal(found, product(*factors(*sizes), 1)), sizes
 
 
 def test_a_compiled_update_has_no_other_product() -> None:
