@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from rl_training.core.numerics import has_avx2
 from rl_training.engine import products
@@ -75,13 +76,32 @@ def test_a_row_does_not_depend_on_what_is_computed_with_it(product: Product) -> 
     assert torch.equal(product(a[:1].expand(3, -1, -1), b, 2)[2], product(a[0], b[2], 1))
 
 
-def test_sums_are_chains_of_fused_multiply_adds(product: Product) -> None:
-    """The order of sums is fixed, so that vectors of any width give the same bits: 1 + 2**-24 rounds to 1 each time."""
-    small = torch.full((1, 1, 301), 2.0**-12)
+def test_the_order_of_sums_is_fixed(product: Product) -> None:
+    """A sum is that of chains of 256 terms, one after the other: 1 + 2**-24 rounds to 1 each time."""
+    small = torch.full((1, 1, 302), 2.0**-12)
     small[0, 0, 0] = 1.0
     other = small.transpose(1, 2).contiguous()
-    assert product(small, other, 1).item() == 1.0
-    assert product(small.flip(2), other.flip(1), 1).item() == 1 + 300 * 2.0**-24  # the small ones first
+    assert product(small, other, 1).item() == 1 + 46 * 2.0**-24  # those of the second chain
+    # 256 in the first chain; in the second 45 and then 1, which rounds to an even last bit.
+    assert product(small.flip(2), other.flip(1), 1).item() == 1 + 300 * 2.0**-24
+
+
+@pytest.mark.parametrize("sizes", [(1, 0, 3, 2), (1, 2, 0, 3), (2, 3, 4, 0), (0, 2, 2, 2)], ids=str)
+def test_empty_factors(product: Product, sizes: tuple[int, int, int, int]) -> None:
+    a, b = factors(*sizes)
+    assert torch.equal(product(a, b, 2), a @ b)
+
+
+def test_long_sums_stay_accurate(product: Product) -> None:
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.rand(shape, generator=generator) for shape in ((1, 8, 65536), (1, 65536, 32)))
+    exact = a.double() @ b.double()
+    assert ((product(a, b, 2) - exact).abs() / exact).max() < 3e-6
+
+
+def test_factors_that_do_not_match(product: Product) -> None:
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        product(torch.zeros(1, 2, 3), torch.zeros(1, 2, 3), 1)
 
 
 @pytest.mark.sweep
@@ -119,7 +139,11 @@ def test_a_compiled_update_has_no_other_product() -> None:
     x, w = torch.randn(2, 32, 5, generator=generator), torch.randn(2, 5, 8, generator=generator)
 
     def update(x: Tensor, w: Tensor) -> Tensor:
-        return torch.func.grad(lambda w: torch.bmm(torch.bmm(x, w).relu(), w.transpose(1, 2)).square().sum())(w)
+        def loss(w: Tensor) -> Tensor:
+            hidden = F.linear(torch.bmm(x, w).relu()[0], w[0], w[0, :, 0])
+            return torch.baddbmm(hidden, x, w @ w.transpose(1, 2)).square().sum()
+
+        return torch.func.grad(loss)(w)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(products, "own_products", lambda: Recorded(1))

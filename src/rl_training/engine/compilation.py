@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_training.core.collection import without_collection
+from rl_training.core.garbage import without_collection
 from rl_training.core.signals import interruptible
 from rl_training.engine.compile_cache import compile_cache
 
@@ -93,7 +93,7 @@ def _choose_kernels_by_rule() -> None:
 
 @contextmanager
 def _inductor(device_type: str) -> Iterator[None]:
-    """Context of one compilation by Inductor: its stored programs; on a CPU own products, and C++ that calls kernels.
+    """Context of one compilation: stored programs, and on a CPU own products and C++ that calls the kernels.
 
     The Python that would call them takes a quarter of the time of a small update. On a GPU the calls are captured.
     """

@@ -1,7 +1,7 @@
 // Matrix products for compiled updates: (batch, m, k) @ (batch, k, n) in float32, of tensors with any strides.
 //
-// Every element is one chain of fused multiply-adds in the order of k. So it does not depend on the number of threads,
-// on the width of the processor's vectors, or on how many rows or matrices are computed with it.
+// Every element is the sum of chains of fused multiply-adds, one for each DEPTH of k, in the order of k. So it does not
+// depend on the number of threads, on the width of the processor's vectors, or on the rows and matrices beside it.
 #include <immintrin.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
@@ -18,6 +18,7 @@ constexpr int LANES = 16, ROWS = 8;  // of a tile: 16 of 32 registers hold its s
 inline Vector load(const float* from) { return _mm512_loadu_ps(from); }
 inline void store(float* to, Vector value) { _mm512_storeu_ps(to, value); }
 inline Vector filled(float value) { return _mm512_set1_ps(value); }
+inline Vector plus(Vector a, Vector b) { return _mm512_add_ps(a, b); }
 inline Vector multiply_add(Vector a, Vector b, Vector sum) { return _mm512_fmadd_ps(a, b, sum); }
 #else
 using Vector = __m256;
@@ -25,6 +26,7 @@ constexpr int LANES = 8, ROWS = 6;  // 12 of 16 registers
 inline Vector load(const float* from) { return _mm256_loadu_ps(from); }
 inline void store(float* to, Vector value) { _mm256_storeu_ps(to, value); }
 inline Vector filled(float value) { return _mm256_set1_ps(value); }
+inline Vector plus(Vector a, Vector b) { return _mm256_add_ps(a, b); }
 inline Vector multiply_add(Vector a, Vector b, Vector sum) { return _mm256_fmadd_ps(a, b, sum); }
 #endif
 constexpr int COLUMNS = 2 * LANES;           // of a panel
@@ -41,14 +43,14 @@ struct Matrix {
   }
 };
 
-// Sums of `depth` products for `rows` rows and a panel of 1 or 2 vectors, added to those of earlier depths.
+// Sums of `depth` products for `rows` rows and a panel of 1 or 2 vectors, added to those of earlier depths, if any.
 template <int rows, int vectors>
 void tile(const float* a, const Matrix& strides, const float* panel, float* to, int64_t width, int64_t depth, bool add) {
   Vector sums[rows][vectors];
 #pragma GCC unroll 8
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 2
-    for (int j = 0; j < vectors; ++j) sums[i][j] = add ? load(to + i * width + j * LANES) : filled(0.0f);
+    for (int j = 0; j < vectors; ++j) sums[i][j] = filled(0.0f);
   for (int64_t p = 0; p < depth; ++p) {
     Vector factors[vectors];
 #pragma GCC unroll 2
@@ -63,7 +65,10 @@ void tile(const float* a, const Matrix& strides, const float* panel, float* to, 
 #pragma GCC unroll 8
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 2
-    for (int j = 0; j < vectors; ++j) store(to + i * width + j * LANES, sums[i][j]);
+    for (int j = 0; j < vectors; ++j) {
+      float* place = to + i * width + j * LANES;
+      store(place, add ? plus(load(place), sums[i][j]) : sums[i][j]);
+    }
 }
 
 template <int vectors, int rows = ROWS>
@@ -83,7 +88,7 @@ void pack(float* panel, const float* b, const Matrix& strides, int64_t depth, in
     for (int64_t p = 0; p < depth; ++p) std::memcpy(panel + p * width, b + p * strides.row_stride, sizeof(float) * columns);
     return;
   }
-  constexpr int64_t BLOCK = 16;  // numbers that are read of a column at once: a line of the cache
+  constexpr int64_t BLOCK = 16;  // numbers read from a column at once: a line of the cache
   for (int64_t first = 0; first < depth; first += BLOCK)
     for (int64_t j = 0; j < columns; ++j)
       for (int64_t p = first; p < std::min(depth, first + BLOCK); ++p)
@@ -121,6 +126,8 @@ void compute(const Matrix& a, const Matrix& b, float* c, const Sizes& of, int64_
 }
 
 void multiply(const Matrix& a, const Matrix& b, float* c, const Sizes& of, int threads) {
+  if (of.batch * of.m * of.n == 0) return;
+  if (of.k == 0) std::fill_n(c, of.batch * of.m * of.n, 0.0f);
   if (of.batch * of.m * of.k * of.n < MIN_PARALLEL) threads = 1;
   const auto parts = [](int64_t whole, int64_t part) { return (whole + part - 1) / part; };
   const int64_t panels = parts(of.n, COLUMNS), per_thread = parts(threads, std::max<int64_t>(1, of.batch * panels));
@@ -172,6 +179,7 @@ void product(StableIValue* stack, uint64_t, uint64_t) {
   std::memcpy(&left, &stack[0], sizeof(left));
   std::memcpy(&right, &stack[1], sizeof(right));
   const Argument a = argument(left), b = argument(right);
+  if (a.batch != b.batch || a.columns != b.rows) throw std::runtime_error("rl_training::product: shapes do not match");
   const int64_t sizes[] = {a.batch, a.rows, b.columns};
   int64_t axes;
   check(aoti_torch_get_dim(left, &axes));

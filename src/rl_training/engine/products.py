@@ -7,6 +7,7 @@ give the same bits elsewhere. Compiled updates promise their bits for one model 
 from __future__ import annotations
 
 import functools
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ import torch
 from torch import Tensor
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
-from rl_training.core.numerics import has_avx2
+from rl_training.core.numerics import has_avx2, processor_facts
 
 SOURCE = Path(__file__).with_name("product.cpp")
 NAME = "rl_training::product"
+ATEN = torch.ops.aten
+REPLACED = (ATEN.mm.default, ATEN.bmm.default, ATEN.addmm.default, ATEN.baddbmm.default)
+_lock = threading.Lock()
 
 
 class OwnProducts(CustomGraphPass):
@@ -27,11 +31,21 @@ class OwnProducts(CustomGraphPass):
         self.threads = threads
 
     def __call__(self, graph: torch.fx.Graph) -> None:
-        for replaced in (torch.ops.aten.bmm.default, torch.ops.aten.mm.default):
-            for node in graph.find_nodes(op="call_function", target=replaced):
-                found = node.meta["val"]
-                if found.dtype == torch.float32 and found.device.type == "cpu":
-                    node.target, node.args = operation(), (*node.args, self.threads)
+        for node in list(graph.nodes):
+            found = node.meta.get("val")
+            if node.target not in REPLACED or found.dtype != torch.float32 or found.device.type != "cpu":
+                continue
+            *added, left, right = node.args
+            if added and node.kwargs:  # factors of the sum
+                continue
+            with graph.inserting_before(node):
+                result = graph.call_function(operation(), (left, right, self.threads))
+                result.meta["val"] = _shape(left.meta["val"], right.meta["val"], self.threads)
+                if added:
+                    product, result = result, graph.call_function(ATEN.add.Tensor, (result, added[0]))
+                    result.meta["val"] = product.meta["val"] + added[0].meta["val"]
+            node.replace_all_uses_with(result)
+            graph.erase_node(node)
 
     def uuid(self) -> Any:
         """Part of the key under which Inductor stores the programs."""
@@ -46,18 +60,24 @@ def own_products() -> OwnProducts | None:
     return OwnProducts(torch.get_num_threads())
 
 
-@functools.cache
 def operation() -> Any:
     """The operation in torch's registry, compiled at the first call, into the folder of compiled programs."""
+    with _lock:
+        return _registered()
+
+
+@functools.cache
+def _registered() -> Any:
     from torch._inductor.codecache import CppCodeCache
 
-    library = CppCodeCache.load(SOURCE.read_text(encoding="utf-8"))
+    # The name of the processor makes its library another one, where several machines share a folder.
+    library = CppCodeCache.load(f"// {' '.join(processor_facts())}\n{SOURCE.read_text(encoding='utf-8')}")
+    if library.register_product():
+        raise RuntimeError(f"torch {torch.__version__} does not take {NAME}")
     # It takes tensors of any strides: nothing has to be copied for it.
     tags = (torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag)
     torch.library.define(NAME, "(Tensor a, Tensor b, int threads) -> Tensor", tags=tags)
     torch.library.register_fake(NAME, _shape)
-    if library.register_product():
-        raise RuntimeError(f"torch {torch.__version__} does not take {NAME}")
     return torch.ops.rl_training.product.default
 
 
