@@ -56,7 +56,7 @@ def offline_proofs() -> dict[str, Proof]:
 PONG = ("env_kwargs.wrappers.atari.repeat_action_probability=0",)  # as the references
 BREAKOUT = (*PONG, "env_kwargs.wrappers.atari.terminal_on_life_loss=true")
 # Twice the environments and half the steps in a rollout: as many updates, with work for sixteen cores.
-ATARI, SHORT_ROLLOUT = {"total_timesteps": 5_000_000, "num_envs": 16, "eval_interval": 500_000}, "rollout_steps=64"
+ATARI, SHORT_ROLLOUT = {"total_timesteps": 3_500_000, "num_envs": 16, "eval_interval": 500_000}, "rollout_steps=64"
 MEMORY = "partial_envs:CartPoleWithoutVelocities-v0"
 MEMORY_SETTINGS = (
     "recurrent=gru", "recurrent_size=64", "hidden_sizes=[64]", "sequence_length=32", "epochs=10",
