@@ -53,6 +53,9 @@ def test_nothing_is_pinned_natively_or_on_a_processor_without_avx2(pinned, tmp_p
     for flags, expected in (("fpu sse4_2 avx", False), ("fpu avx2 fma bmi2", True), ("fpu avx2 bmi2", False)):
         cpuinfo.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
         assert numerics.has_avx2(cpuinfo) == (expected and platform.machine() == "x86_64")
+        assert not numerics.has_avx512(cpuinfo)
+    cpuinfo.write_text("flags\t\t: fpu avx2 fma bmi2 avx512f\n")
+    assert numerics.has_avx512(cpuinfo) == (platform.machine() == "x86_64")
     assert not numerics.has_avx2(tmp_path / "missing")
     assert pinned(RL_TRAINING_NUMERICS="native") == {} and pinned(avx2=False) == {}
 

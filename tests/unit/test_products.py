@@ -99,12 +99,23 @@ def test_long_sums_stay_accurate(product: Product) -> None:
     assert ((product(a, b, 2) - exact).abs() / exact).max() < 3e-6
 
 
-def test_factors_that_do_not_match(product: Product) -> None:
-    with pytest.raises(RuntimeError, match="shapes do not match"):
-        product(torch.zeros(1, 2, 3), torch.zeros(1, 2, 3), 1)
+@pytest.mark.parametrize(
+    ("left", "right", "message"),
+    [
+        (torch.zeros(1, 2, 3), torch.zeros(1, 2, 3), "shapes do not match"),
+        (torch.zeros(2, 3).double(), torch.zeros(3, 2).double(), "must be float32"),
+        (torch.zeros(2, 3), torch.zeros(3, 2).bfloat16(), "must be float32"),
+        (torch.zeros(3), torch.zeros(3), "two or three axes"),
+        (torch.zeros(1, 1, 2, 3), torch.zeros(1, 1, 3, 2), "two or three axes"),
+        (torch.zeros(1, 2, 3), torch.zeros(3, 2), "two or three axes"),
+    ],
+    ids=["shapes", "double", "bfloat16", "one axis", "four axes", "two and three axes"],
+)
+def test_other_factors_are_rejected(product: Product, left: Tensor, right: Tensor, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        product(left, right, 1)
 
 
-@pytest.mark.sweep
 def test_narrow_vectors_give_the_same_bits(product: Product, tmp_path: Path) -> None:
     """The code for processors without AVX-512, which this one may have."""
     compiler = tmp_path / "narrow"
@@ -123,18 +134,31 @@ def test_narrow_vectors_give_the_same_bits(product: Product, tmp_path: Path) -> 
         assert torch.equal(found, product(*factors(*sizes), 1)), sizes
 
 
-def test_a_compiled_update_has_no_other_product() -> None:
-    seen: list[str] = []
+@pytest.fixture
+def operations(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """A function that compiles another and calls it: the names of the operations after the pass."""
 
-    class Recorded(products.OwnProducts):
-        def __call__(self, graph: torch.fx.Graph) -> None:
-            super().__call__(graph)
-            seen.extend(str(node.target) for node in graph.nodes if node.op == "call_function")
+    def compiled(function: Callable[..., Tensor], *arguments: Tensor) -> list[str]:
+        seen: list[str] = []
 
-        def uuid(self) -> None:
-            """No stored program: the pass must run."""
-            return None
+        class Recorded(products.OwnProducts):
+            def __call__(self, graph: torch.fx.Graph) -> None:
+                super().__call__(graph)
+                seen.extend(str(node.target) for node in graph.nodes if node.op == "call_function")
 
+            def uuid(self) -> None:
+                """No stored program: the pass must run."""
+                return None
+
+        monkeypatch.setattr(products, "own_products", lambda: Recorded(1))
+        found = compile_once(function)(*arguments)
+        torch.testing.assert_close(found, function(*arguments), rtol=1e-4, atol=1e-3)
+        return seen
+
+    return compiled
+
+
+def test_a_compiled_update_has_no_other_product(operations: Callable[..., list[str]]) -> None:
     generator = torch.Generator().manual_seed(0)
     x, w = torch.randn(2, 32, 5, generator=generator), torch.randn(2, 5, 8, generator=generator)
 
@@ -145,13 +169,34 @@ def test_a_compiled_update_has_no_other_product() -> None:
 
         return torch.func.grad(loss)(w)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(products, "own_products", lambda: Recorded(1))
-        found = compile_once(update)(x, w)
-    torch.testing.assert_close(found, update(x, w), rtol=1e-4, atol=1e-3)
+    seen = operations(update, x, w)
     assert "rl_training.product.default" in seen and not [name for name in seen if "mm" in name]
 
 
-def test_processors_without_the_instructions_keep_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "has_avx2", lambda: False)
-    assert products.own_products() is None
+def test_other_kinds_of_products_stay_those_of_torch(operations: Callable[..., list[str]]) -> None:
+    """Sums with factors, and numbers of another precision."""
+    x, w = torch.ones(32, 24), torch.ones(24, 40)
+
+    def products_of_torch(x: Tensor, w: Tensor) -> Tensor:
+        scaled = torch.addmm(torch.ones(40), x, w, beta=0.5, alpha=2.0)
+        return scaled + (x.double() @ w.double()).float() + (x.bfloat16() @ w.bfloat16()).float()
+
+    seen = operations(products_of_torch, x, w)
+    assert "rl_training.product.default" not in seen and len([name for name in seen if "mm" in name]) == 3
+
+
+@pytest.mark.parametrize(
+    ("avx2", "avx512", "mkl", "expected"),
+    [(True, True, "AVX2", True), (True, False, "AVX2", False), (True, False, "COMPATIBLE", True),
+     (True, False, None, False), (False, False, "COMPATIBLE", False)],
+)  # fmt: skip
+def test_products_are_replaced_where_mkl_is_slower(
+    monkeypatch: pytest.MonkeyPatch, avx2: bool, avx512: bool, mkl: str | None, expected: bool
+) -> None:
+    monkeypatch.setattr(products, "has_avx2", lambda: avx2)
+    monkeypatch.setattr(products, "has_avx512", lambda: avx512)
+    monkeypatch.delenv("MKL_CBWR", raising=False)
+    if mkl is not None:
+        monkeypatch.setenv("MKL_CBWR", mkl)
+    with compile_cache():
+        assert (products.own_products() is not None) == expected

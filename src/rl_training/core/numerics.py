@@ -42,6 +42,11 @@ def has_avx2(cpuinfo: Path = CPUINFO) -> bool:
     return platform.machine() in ("x86_64", "AMD64") and {"avx2", "fma"} <= set(_cpuinfo("flags", cpuinfo))
 
 
+def has_avx512(cpuinfo: Path = CPUINFO) -> bool:
+    """Whether this is an x86-64 processor with AVX2 and AVX-512."""
+    return has_avx2(cpuinfo) and "avx512f" in _cpuinfo("flags", cpuinfo)
+
+
 def is_amd(cpuinfo: Path = CPUINFO) -> bool:
     """Whether the processor is made by AMD."""
     return "AuthenticAMD" in _cpuinfo("vendor_id", cpuinfo)

@@ -30,7 +30,7 @@ inline Vector plus(Vector a, Vector b) { return _mm256_add_ps(a, b); }
 inline Vector multiply_add(Vector a, Vector b, Vector sum) { return _mm256_fmadd_ps(a, b, sum); }
 #endif
 constexpr int COLUMNS = 2 * LANES;           // of a panel
-constexpr int64_t DEPTH = 256;               // of k: a panel of this depth fits the first cache
+constexpr int64_t DEPTH = 256;               // of k: a panel of this depth fills the first cache at most
 constexpr int64_t CHUNK = 256;               // rows that one task computes: they fit the second cache
 constexpr int64_t MIN_ROWS = 32;             // of a task, where there are more threads than chunks
 constexpr int64_t MIN_PARALLEL = 1 << 19;    // multiplications, below which threads cost more than they save
@@ -152,12 +152,17 @@ struct Argument {
   int64_t batch, rows, columns;
 };
 
-// A tensor of two or three axes.
-Argument argument(AtenTensorHandle tensor) {
+// A tensor of `axes` axes, which are two or three.
+Argument argument(AtenTensorHandle tensor, int64_t axes) {
   void* data;
-  int64_t axes, *sizes, *strides;
+  int64_t found, *sizes, *strides;
+  int32_t dtype;
   check(aoti_torch_get_data_ptr(tensor, &data));
-  check(aoti_torch_get_dim(tensor, &axes));
+  check(aoti_torch_get_dtype(tensor, &dtype));
+  check(aoti_torch_get_dim(tensor, &found));
+  if (dtype != aoti_torch_dtype_float32()) throw std::runtime_error("rl_training::product: tensors must be float32");
+  if (found != axes || axes < 2 || axes > 3)
+    throw std::runtime_error("rl_training::product: tensors must both have two or three axes");
   check(aoti_torch_get_sizes(tensor, &sizes));
   check(aoti_torch_get_strides(tensor, &strides));
   const bool many = axes == 3;
@@ -178,11 +183,11 @@ void product(StableIValue* stack, uint64_t, uint64_t) {
   AtenTensorHandle left, right;
   std::memcpy(&left, &stack[0], sizeof(left));
   std::memcpy(&right, &stack[1], sizeof(right));
-  const Argument a = argument(left), b = argument(right);
-  if (a.batch != b.batch || a.columns != b.rows) throw std::runtime_error("rl_training::product: shapes do not match");
-  const int64_t sizes[] = {a.batch, a.rows, b.columns};
   int64_t axes;
   check(aoti_torch_get_dim(left, &axes));
+  const Argument a = argument(left, axes), b = argument(right, axes);
+  if (a.batch != b.batch || a.columns != b.rows) throw std::runtime_error("rl_training::product: shapes do not match");
+  const int64_t sizes[] = {a.batch, a.rows, b.columns};
   AtenTensorHandle result = empty(sizes + 3 - axes, axes);
   void* data;
   check(aoti_torch_get_data_ptr(result, &data));

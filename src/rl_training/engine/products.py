@@ -2,11 +2,13 @@
 
 Torch calls MKL, which uses half of the width of an AMD processor with AVX-512, and of any in the numeric modes that
 give the same bits elsewhere. Compiled updates promise their bits for one model of processor, so they may use all of it.
+Where MKL may use the whole width anyway, it keeps the products (`make bench-kernels` compares both).
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import torch
 from torch import Tensor
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
-from rl_training.core.numerics import has_avx2, processor_facts
+from rl_training.core.numerics import has_avx2, has_avx512, processor_facts
 
 SOURCE = Path(__file__).with_name("product.cpp")
 NAME = "rl_training::product"
@@ -52,9 +54,14 @@ class OwnProducts(CustomGraphPass):
         return get_hash_for_files((__file__, str(SOURCE)), str(self.threads))
 
 
+def worthwhile() -> bool:
+    """Whether the processor has vectors that MKL leaves unused, or MKL is in a slow mode."""
+    return has_avx512() or (has_avx2() and os.environ.get("MKL_CBWR") == "COMPATIBLE")
+
+
 def own_products() -> OwnProducts | None:
-    """The pass for this process; None where the processor lacks the instructions."""
-    if not has_avx2():
+    """The pass for this process; None where MKL is as fast, or the processor lacks the instructions."""
+    if not worthwhile():
         return None
     operation()  # stored programs call it, and no pass runs for those
     return OwnProducts(torch.get_num_threads())
@@ -70,7 +77,7 @@ def operation() -> Any:
 def _registered() -> Any:
     from torch._inductor.codecache import CppCodeCache
 
-    # The name of the processor makes its library another one, where several machines share a folder.
+    # The facts give each processor a library of its own where several machines share a folder.
     library = CppCodeCache.load(f"// {' '.join(processor_facts())}\n{SOURCE.read_text(encoding='utf-8')}")
     if library.register_product():
         raise RuntimeError(f"torch {torch.__version__} does not take {NAME}")
