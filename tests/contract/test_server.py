@@ -38,13 +38,14 @@ class Client:
     def __init__(self, server: PredictionServer) -> None:
         self.server = server
         self.connection = http.client.HTTPConnection(*server.server_address[:2], timeout=20)  # type: ignore[arg-type]
+        self.headers = http.client.HTTPMessage()  # of the last answer
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, Any]:
         if kind == "application/json" and body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
         self.connection.request(method, path, body, {"Content-Type": kind} if body is not None else {})
         answer = self.connection.getresponse()
-        data = answer.read()
+        self.headers, data = answer.headers, answer.read()
         found = json.loads(data) if answer.headers["Content-Type"] == "application/json" else data
         return answer.status, found
 
@@ -182,12 +183,16 @@ def test_hostile_arrays(serve: Serve, plain_agent: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [("GET", "/predict", 405), ("GET", "/nothing", 404), ("POST", "/", 404), ("PUT", "/", 405)],
-)
-def test_other_paths_and_methods(serve: Serve, plain_agent: Any, method: str, path: str, status: int) -> None:
-    found, answer = serve(plain_agent).ask(method, path, b"{}" if method != "GET" else None)
-    assert found == status and answer["error"]
+    ("method", "path", "status", "allowed"),
+    [("GET", "/predict", 405, "POST"), ("GET", "/nothing", 404, None), ("POST", "/", 404, None),
+     ("PUT", "/", 405, "GET, HEAD")],
+)  # fmt: skip
+def test_other_paths_and_methods(
+    serve: Serve, plain_agent: Any, method: str, path: str, status: int, allowed: str | None
+) -> None:
+    client = serve(plain_agent)
+    found, answer = client.ask(method, path, b"{}" if method != "GET" else None)
+    assert found == status and answer["error"] and client.headers["Allow"] == allowed
 
 
 def test_a_body_without_a_length_and_broken_http(serve: Serve, plain_agent: Any) -> None:

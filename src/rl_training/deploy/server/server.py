@@ -184,6 +184,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body)))
             self.send_header("X-Content-Type-Options", "nosniff")
             self.send_header("Cache-Control", "no-store")
+            if status == HTTPStatus.METHOD_NOT_ALLOWED:
+                self.send_header("Allow", "POST" if getattr(self, "path", "") == "/predict" else "GET, HEAD")
             if kind == HTML:
                 self.send_header("Content-Security-Policy", POLICY)
             if self.close_connection or self.server.closing.is_set():
