@@ -38,7 +38,7 @@ class FlashSACSettings(SizedCriticSettings):
     learning_starts: int = setting(10_000, at_least(0))
     hidden_sizes: tuple[int, ...] = setting((128, 128))  # of the actor: a residual block for each, of equal sizes
     critic_hidden_sizes: tuple[int, ...] | None = setting((256, 256))  # of the critics; null: `hidden_sizes`
-    learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "linear"
+    learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "cosine"
     learning_rate_end: float = setting(0.5)
     tau: float = setting(0.01)
     initial_alpha: float = setting(0.01)
