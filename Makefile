@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.installed
 STUBS  := $(wildcard src/rl_training/*.pyi src/rl_training/*/*.pyi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint wheel-test install-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-modern bench-gpu bench-determinism cost-growth bench-trials bench-disk bench-export repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
+.PHONY: help setup demo test test-all lint wheel-test install-test stubs docs environments learn goals on-policy-learning on-policy-speed bench bench-dict bench-pixels bench-modern bench-gpu bench-kernels cost-growth bench-trials bench-disk bench-export repeat-gpu serve-load kill-campaign ray-campaign test-slurm tune-pendulum fuzz results-page clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -88,8 +88,9 @@ bench-modern: $(STAMP) ## updates of CrossQ, SimBa and FlashSAC on a GPU, taking
 bench-gpu: $(STAMP) ## speed on a GPU, 1 to 64 seeds, and the share of its peak: docs/speed.md (4 minutes)
 	$(BIN)/python benchmarks/bench_gpu.py
 
-bench-determinism: $(STAMP) ## cost of kernels that repeat their bits: updates on a GPU, by turns with kernels picked by a timer (4 minutes)
-	$(BIN)/python benchmarks/determinism_cost.py
+bench-kernels: $(STAMP) ## updates with other kernels by turns: own matrix products against torch's (5 minutes; DEVICE=cuda: cost of determinism, 4)
+	$(BIN)/python benchmarks/kernel_cost.py $(if $(filter cuda,$(DEVICE)),determinism,products)
+	$(if $(filter cuda,$(DEVICE)),,$(BIN)/python benchmarks/kernel_cost.py narrow-products)
 
 cost-growth: $(STAMP) ## how cost grows with width, batch, update ratio, critics, seeds and environments: docs/speed.md (8 minutes; DEVICE=cuda: 4)
 	$(BIN)/python benchmarks/cost_growth.py --device $(or $(DEVICE),cpu)

@@ -1,12 +1,14 @@
 """Updates only, without an environment: `side_learner.py ALGO SHAPE WARM_UP STRETCH [setting=value …]`.
 
-SHAPE is one of sources.SHAPES. `device`, `compile`, `seeds` (their number), `updates` (of one call) and `kernels` (by
-"rule", or by a "timer" as Inductor chooses them without this library) may be given beside the algorithm's settings.
+SHAPE is one of sources.SHAPES. Beside the algorithm's settings may be given: `device`, `compile`, `seeds` (their
+number), `updates` (of one call), and for compiled updates `kernels` (by "rule", or by a "timer" as Inductor chooses
+them without this library), `products` ("own" or "torch") and `march` (the processor to compile for).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import torch
@@ -28,8 +30,7 @@ def make_learner(algo: str, task: str, changes: list[str]) -> tuple[Learner, Rep
     values = {key: json.loads(value) for key, _, value in (text.partition("=") for text in changes)}
     device, seeds, updates = values.pop("device", "cpu"), values.pop("seeds", 1), values.pop("updates", 0)
     compiled, cls, shape = values.pop("compile", "on"), learner_class(algo), SHAPES[task]
-    if values.pop("kernels", "rule") == "timer":
-        compilation._choose_kernels_by_rule = lambda: None
+    choose_kernels(values.pop("kernels", "rule"), values.pop("products", None), values.pop("march", None))
     settings = parse(cls.settings_type, values, "algo_kwargs")
     config = TrainConfig(algo, task, total_timesteps=1_000_000, device=device, compile=compiled, algo_kwargs=values)
     plan = choose_plan(config, settings, shape)
@@ -37,6 +38,18 @@ def make_learner(algo: str, task: str, changes: list[str]) -> tuple[Learner, Rep
     learner = cls.create(shape, settings, range(seeds), device=plan.device, compiled=plan.compiled)
     source = filled_source(shape, settings, seeds, plan.device)
     return learner, source, updates or (updates_per_call(settings) if device != "cpu" else 1)
+
+
+def choose_kernels(kernels: str, products: str | None, march: str | None) -> None:
+    """Replace what this library chooses for the processor."""
+    if kernels == "timer":
+        compilation._choose_kernels_by_rule = lambda: None
+    if march is not None:
+        os.environ["TORCHINDUCTOR_CPP_MARCH"] = march  # read when Inductor is imported
+    if products is not None:
+        from rl_training.engine import products as own
+
+        own.worthwhile = lambda: products == "own"
 
 
 def main() -> None:

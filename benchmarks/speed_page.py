@@ -13,6 +13,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE, CPU, GPU = ROOT / "docs" / "speed.md", RESULTS / "speed-cpu.json", RESULTS / "speed-gpu.json"
+# The same measurement on other processors, with the same programs: speed-cpu-NAME.json.
+OTHERS, KERNELS = "speed-cpu-*.json", ("kernel-cost-products", "kernel-cost-narrow-products")
 GROWTH = {device: RESULTS / f"cost-growth-{device}.json" for device in ("cpu", "cuda")}
 HEAD = """\
 <!-- Written by benchmarks/speed_page.py from benchmarks/results: run `make bench`. -->
@@ -34,8 +36,8 @@ TITLES = {
     "programs": "Starting",
 }
 NOTES = {
-    "updates": "Matrix products of compiled updates are this library's own (`engine/product.cpp`): on a processor\n"
-    "with AVX-512 they take less than half the time of MKL's, which the peers call.",
+    "updates": "On a processor with AVX-512 the matrix products of compiled updates are this library's own\n"
+    "(`engine/product.cpp`); the peers call MKL.",
     "calls": "Eager: with 1,024 observations, nine tenths of TD3's time are matrix products of MKL, on both sides.",
     "files": "A checkpoint of a run with 50,000 transitions in its replay, 5,000 of them new. This library writes what "
     "is new, syncs it, and checks all of it by SHA-256 when it is loaded; the peer writes its whole replay, unsynced.\n"
@@ -99,7 +101,7 @@ def group_section(group: str, rows: list[dict[str, Any]]) -> Iterator[str]:
 
 def standing(result: dict[str, Any]) -> Iterator[str]:
     """In how many rows this library is faster, and where it is slower."""
-    rows = [one for group in TITLES for one in result.get(group, []) if "ratio_median" in one]
+    rows = rows_of(result)
     behind = [f"{one['task']} ({one['peer']}: {one['ratio_median']:.2f})" for one in rows if one["ratio_median"] < 1]
     yield f"Faster than the peer in {len(rows) - len(behind)} of {len(rows)} rows" + (
         f"; slower in {', '.join(behind)}." if behind else "."
@@ -116,6 +118,33 @@ def cpu_sections(result: dict[str, Any]) -> Iterator[str]:
     for group in TITLES:
         if result.get(group):
             yield from group_section(group, result[group])
+
+
+def rows_of(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of every group that have a peer."""
+    return [one for group in TITLES for one in result.get(group, []) if "ratio_median" in one]
+
+
+def other_section(results: list[dict[str, Any]]) -> Iterator[str]:
+    """The ratios on other processors: they depend on the vectors that each side's products use."""
+    made = [one["provenance"] for one in results]
+    titles = [f"{one['versions']['processor']}, commit {one['commit'][:12]}" for one in made]
+    yield from ("", "## On other processors", "", f"| workload | peer | {' | '.join(titles)} |")
+    yield "|---" * (2 + len(titles)) + "|"
+    found = [{(one["task"], one["peer"]): one for one in rows_of(result)} for result in results]
+    for key in dict.fromkeys(key for rows in found for key in rows):
+        yield f"| {' | '.join([*key, *(ratio(rows.get(key, {})) for rows in found)])} |"
+
+
+def kernel_section(results: list[dict[str, Any]]) -> Iterator[str]:
+    """What this library's own matrix products gain."""
+    yield from ("", "## Own matrix products", "")
+    for one in results:
+        what = one["what"][0].upper() + one["what"][1:]
+        where = f"{one['provenance']['versions']['processor']}, {one['machine']['cores']} cores"
+        yield f"- {what} ({where}): {one['reached']}."
+    yield ""
+    yield "So a processor without AVX-512 keeps torch's, except in numeric mode `portable`, where MKL is slow."
 
 
 def gpu_section(result: dict[str, Any]) -> Iterator[str]:
@@ -187,6 +216,10 @@ def growth_of(name: str, device: str, found: dict[str, Any]) -> Iterator[str]:
 def write_page(result: Path, target: Path) -> None:
     """Write the page of a result of `bench.py`, with the other results beside it."""
     lines = [HEAD, *(cpu_sections(json.loads(result.read_text())) if result.exists() else ())]
+    if result == CPU:
+        others = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(OTHERS))]
+        kernels = [json.loads(path.read_text()) for name in KERNELS if (path := RESULTS / f"{name}.json").exists()]
+        lines += [*(other_section(others) if others else ()), *(kernel_section(kernels) if kernels else ())]
     growth = {device: json.loads(path.read_text()) for device, path in GROWTH.items() if path.exists()}
     if growth:
         lines += growth_section(growth)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ RESULTS = sorted((BENCHMARKS / "results").glob("*.json"))
 WRITERS = (
     *("learn", "bench", "bench_gpu", "cost_growth", "memory", "checkpoint_cost", "checkpoint_overhead", "pixel_speed"),
     *("priority_cost", "peer_scores", "goals", "dict_cost", "bench_on_policy", "serve_load", "modern_speed"),
-    *("loop_speed", "export_latency", "trial_cost", "determinism_cost"),
+    *("loop_speed", "export_latency", "trial_cost", "kernel_cost"),
     *("../scripts/kill_campaign", "../scripts/fuzz", "../scripts/install_check"),
 )
 
@@ -118,7 +119,7 @@ def test_the_speed_page_has_every_row_and_its_aim(benchmark_module: Any, tmp_pat
     sac = {"task": "sac-halfcheetah", "peer": "stable_baselines3 SAC", "unit": "environment steps", **rates, **ratios}
     failed, help_ = {"task": "td3-halfcheetah", "error": "no"}, {"task": "--help", "unit": "programs", "ours_s": 0.4}
     start = {"task": "first update, eager", "unit": "programs", "ours_s": 3.0, "peer": "sbx", "peer_s": 1.5}
-    made = {"commit": 40 * "a", "versions": {"torch": "2"}}
+    made = {"commit": 40 * "a", "versions": {"torch": "2", "processor": "A CPU"}}
     result = {"machine": {"cores": 2}, "rounds": 8, "provenance": made, "training": [sac, failed]}
     result["programs"] = [help_, {**start, "ratio_median": 0.5, "ratio_interval": [0.4, 0.6]}]
     (tmp_path / "a.json").write_text(json.dumps(result))
@@ -128,6 +129,31 @@ def test_the_speed_page_has_every_row_and_its_aim(benchmark_module: Any, tmp_pat
     assert row in text and "| td3-halfcheetah | | failed: no |" in text and "| --help |  |  |  | 0.40 |  |" in text
     assert "| first update, eager | sbx | **0.50** [0.40, 0.60] | 8 s | 3.00 | 1.50 |" in text
     assert "Faster than the peer in 1 of 2 rows; slower in first update, eager (sbx: 0.50)." in text
+    other = {**result, "training": [{**sac, "ratio_median": 3.0}], "provenance": {**made, "commit": 40 * "b"}}
+    text = "\n".join(page.other_section([result, other]))
+    assert "| workload | peer | A CPU, commit aaaaaaaaaaaa | A CPU, commit bbbbbbbbbbbb |" in text
+    assert "| sac-halfcheetah | stable_baselines3 SAC | **2.50** [2.40, 2.60] | **3.00** [2.40, 2.60] |" in text
+
+
+def test_kernels_are_compared_by_turns(
+    benchmark_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, started = benchmark_module("kernel_cost"), []
+
+    def timed(starts: list[Any], rounds: int, parallel: int) -> list[Any]:
+        started.extend(start.args[2] for start in starts)
+        return [Mock(rates=[4.0, 6.0]), Mock(rates=[2.0, 4.0]), Mock(rates=[1.0]), None]
+
+    monkeypatch.setattr(module, "in_turns", timed)
+    words = ["narrow-products", "--cases", "dqn=1", "sac=2", "--output", str(tmp_path / "a.json")]
+    monkeypatch.setattr(sys, "argv", [str(BENCHMARKS / "kernel_cost.py"), *words])
+    module.main()
+    result = json.loads((tmp_path / "a.json").read_text())
+    assert result["reached"] == "dqn 1.75" and result["rows"][1]["error"]
+    assert [words[-1] for words in started] == ['products="own"', 'products="torch"'] * 2
+    assert all('march="haswell"' in words for words in started) and "seeds=2" in started[2]
+    text = "\n".join(benchmark_module("speed_page").kernel_section([result]))
+    assert "cores): dqn 1.75." in text
 
 
 def test_trials_take_turns_until_the_time_is_up(
