@@ -1,8 +1,9 @@
 """What a choice of kernels costs: updates with the kernels that training uses, by turns with others.
 
-python benchmarks/kernel_cost.py determinism|products|narrow-products [--device cuda] [--cases cql=16 sac=64]
+python benchmarks/kernel_cost.py determinism|compile|products|narrow-products [--device cuda] [--cases cql=16 sac=64]
                                  [--rounds 20] [--output FILE]
 determinism: on a GPU, Inductor's kernels chosen by rule against those that it picks by a timer.
+compile: on a CPU, compiled updates against eager ones: by this `compile: auto` decides (`run/plan.py`).
 products: on a CPU, this library's matrix products in compiled updates against those of torch.
 narrow-products: the same with code for processors without AVX-512, which keep torch's.
 A case is an algorithm and its number of seeds. The ratio is the speed of the first divided by that of the second.
@@ -46,6 +47,9 @@ COMPARISONS = {
         "updates per second with kernels chosen by rule over those with kernels picked by a timer",
         "cuda", ("cql=16", "qr_dqn=16", "sac=1", "sac=16", "sac=64"), ('kernels="rule"', 'kernels="timer"'),
         wanted=0.95,
+    ),
+    "compile": Comparison(
+        "compiled updates per second over eager ones", "cpu", CPU_CASES, ('compile="on"', 'compile="off"')
     ),
     "products": Comparison(
         "compiled updates per second with this library's matrix products over those with torch's, which calls MKL",
