@@ -88,9 +88,9 @@ bench-modern: $(STAMP) ## updates of CrossQ, SimBa and FlashSAC on a GPU, taking
 bench-gpu: $(STAMP) ## speed on a GPU, 1 to 64 seeds, and the share of its peak: docs/speed.md (4 minutes)
 	$(BIN)/python benchmarks/bench_gpu.py
 
-bench-kernels: $(STAMP) ## updates with other kernels by turns: own matrix products against torch's (5 minutes; DEVICE=cuda: cost of determinism, 4)
-	$(BIN)/python benchmarks/kernel_cost.py $(if $(filter cuda,$(DEVICE)),determinism,products)
-	$(if $(filter cuda,$(DEVICE)),,$(BIN)/python benchmarks/kernel_cost.py narrow-products)
+bench-kernels: $(STAMP) ## updates with other kernels by turns: compiled or eager, own matrix products or torch's (8 minutes; DEVICE=cuda: cost of determinism, 4)
+	@for one in $(if $(filter cuda,$(DEVICE)),determinism,compile products narrow-products); do \
+	  $(BIN)/python benchmarks/kernel_cost.py $$one || exit; done
 
 cost-growth: $(STAMP) ## how cost grows with width, batch, update ratio, critics, seeds and environments: docs/speed.md (8 minutes; DEVICE=cuda: 4)
 	$(BIN)/python benchmarks/cost_growth.py --device $(or $(DEVICE),cpu)
