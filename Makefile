@@ -128,7 +128,7 @@ repeat-gpu: $(STAMP) ## five pairs of compiled runs on a GPU with fresh caches: 
 serve-load: $(STAMP) ## 200 requests in flight at a prediction server for a minute, result in benchmarks/results
 	$(BIN)/python benchmarks/serve_load.py
 
-kill-campaign: $(STAMP) ## 200 random kills of training over every algorithm: nothing lost, equal ends (10 minutes)
+kill-campaign: $(STAMP) ## 200 random kills of training over the algorithms: nothing lost, equal ends (10 minutes)
 	$(BIN)/python scripts/kill_campaign.py
 
 ray-campaign: $(STAMP) ## 30 kills of Ray workers and one of a node under a sweep of 24 runs: equal ends (10 minutes)

@@ -184,7 +184,7 @@ def growth_section(results: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield "SAC with the shapes of HalfCheetah-v5 (REDQ for more critics), 256x256 and a batch of 256 but for the one"
     yield "factor; milliseconds of one step: its updates, or with environments one step of the loop with one update."
     yield "The dashed line is the time in proportion to the work, from the largest value back: a curve above it has"
-    yield "fixed costs on the left, one below it has broken away on the right."
+    yield "fixed costs for small values, one below it grows faster than the work for large ones."
     for name in dict.fromkeys(name for result in results.values() for name in result["factors"]):
         yield from ("", f"### {name.capitalize()}", "")
         for device, result in results.items():
