@@ -25,7 +25,7 @@ DEFAULTS = {
                "hidden_sizes": (256, 256), "batch_norm_momentum": 0.01, "renorm_warmup": 100_000,
                "batch_size": 256, "num_critics": 2},
     "flashsac": {"batch_size": 512, "learning_starts": 10_000, "hidden_sizes": (128, 128), "num_critics": 2,
-                 "critic_hidden_sizes": (256, 256), "learning_rate": 3e-4, "learning_rate_schedule": "linear",
+                 "critic_hidden_sizes": (256, 256), "learning_rate": 3e-4, "learning_rate_schedule": "cosine",
                  "learning_rate_end": 0.5, "tau": 0.01, "initial_alpha": 0.01, "target_std": 0.15, "policy_delay": 2,
                  "num_atoms": 101, "v_max": 5.0, "noise_steps": 16, "noise_exponent": 2.0,
                  "batch_norm_momentum": 0.01},

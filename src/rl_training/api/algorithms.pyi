@@ -2075,7 +2075,7 @@ class FlashSAC(ManagedAlgorithm):
             equal sizes
         learning_rate (float, default 0.0003): step size of the optimizer (> 0)
         learning_rate_schedule (Literal["constant", "linear", "cosine"] | Callable[[float], float],
-            default "linear"): of the rate over the run; a Python function returns the rate, given the
+            default "cosine"): of the rate over the run; a Python function returns the rate, given the
             share of the run that is done
         learning_rate_end (float, default 0.5): linear, cosine: the share of the rate at the end (in [0,
             1])
@@ -2152,7 +2152,7 @@ class FlashSAC(ManagedAlgorithm):
         batch_size: int = 512,
         hidden_sizes: Sequence[int] = (128, 128),
         learning_rate: float = 0.0003,
-        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "linear",
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] | Callable[[float], float] = "cosine",
         learning_rate_end: float = 0.5,
         learning_rate_warmup: float = 0.0,
         max_grad_norm: float | None = None,
