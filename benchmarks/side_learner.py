@@ -49,7 +49,7 @@ def choose_kernels(kernels: str, products: str | None, march: str | None) -> Non
     if products is not None:
         from rl_training.engine import products as own
 
-        own.worthwhile = lambda: products == "own"
+        own.uses_own_products = lambda: products == "own"
 
 
 def main() -> None:

@@ -15,7 +15,9 @@ from harness import ROOT
 
 from rl_training.core import numerics
 from rl_training.engine import rounding
+from rl_training.files.run_directory import RunRecord, versions
 from rl_training.run.plan import ExecutionPlan, rounding_changes
+from rl_training.run.resume import recorded_plan
 
 FOUND = {
     "mode": "pinned", "mkl": "AVX2", "aten": "AVX2", "onednn": "AVX2", "numpy": "X86_V3", "openblas": "Haswell",
@@ -132,6 +134,29 @@ def test_what_makes_a_resume_inexact(now, versions, expected, monkeypatch) -> No
 def test_a_compiled_run_on_another_processor_is_inexact() -> None:
     before = ExecutionPlan("cpu", True, 1, numerics=FOUND)
     assert rounding_changes(before, before, {"processor": "a"}, {"processor": "b"}) == "processor a -> b"
+
+
+def test_compiled_code_is_of_an_instruction_set_and_not_of_a_name(monkeypatch, tmp_path: Path) -> None:
+    """Under a hypervisor one name stands for many processors, and AVX-512 may be masked."""
+    plan = ExecutionPlan("cpu", True, 1, numerics=rounding.numerics("cpu", compiled=True))
+    record = RunRecord(tmp_path, {"execution_plan": plan.to_dict(), "versions": versions()})
+    assert recorded_plan(record) == (plan, None)
+    monkeypatch.setattr(rounding, "uses_own_products", lambda: plan.numerics["products"] != "own")
+    other = {"own": "torch", "torch": "own"}[plan.numerics["products"]]
+    line = f"it will not be bit-identical: products {plan.numerics['products']} -> {other}"
+    assert recorded_plan(record)[1] == line
+    monkeypatch.undo()
+    monkeypatch.setattr(rounding, "vector_instructions", lambda: ["avx", "avx9"])
+    assert (recorded_plan(record)[1] or "").endswith(" -> avx avx9")
+    eager = replace(plan, compiled=False, numerics=rounding.numerics("cpu"))
+    record = RunRecord(tmp_path, {"execution_plan": eager.to_dict(), "versions": versions()})
+    assert recorded_plan(record) == (eager, None), "eager updates use neither"
+
+
+def test_the_instruction_sets_of_compiled_code(tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("flags\t\t: fpu sse4_2 fma bmi2 avx2 avx512f rdrand avx f16c amx_tile\n")
+    assert numerics.vector_instructions(cpuinfo) == ["amx_tile", "avx", "avx2", "avx512f", "f16c", "fma"]
 
 
 def test_resume_in_another_mode_reports_inexact(quick_config, tmp_path: Path, capsys) -> None:

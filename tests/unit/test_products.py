@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from rl_training.core.numerics import has_avx2
-from rl_training.engine import products
+from rl_training.engine import products, rounding
 from rl_training.engine.compilation import compile_once
 from rl_training.engine.compile_cache import compile_cache
 
@@ -186,17 +186,52 @@ def test_other_kinds_of_products_stay_those_of_torch(operations: Callable[..., l
 
 
 @pytest.mark.parametrize(
-    ("avx2", "avx512", "mkl", "expected"),
-    [(True, True, "AVX2", True), (True, False, "AVX2", False), (True, False, "COMPATIBLE", True),
-     (True, False, None, False), (False, False, "COMPATIBLE", False)],
+    ("avx2", "avx512", "amd", "mkl", "expected"),
+    [(True, True, False, "AVX2", True), (True, True, True, "AUTO", True), (True, False, False, "AVX2", False),
+     (True, False, True, "COMPATIBLE", True), (True, True, True, "off", True), (True, True, False, "off", False),
+     (True, True, False, "AVX512", False), (True, True, False, "none", False),
+     (False, False, False, "COMPATIBLE", False)],
 )  # fmt: skip
 def test_products_are_replaced_where_mkl_is_slower(
-    monkeypatch: pytest.MonkeyPatch, avx2: bool, avx512: bool, mkl: str | None, expected: bool
+    monkeypatch: pytest.MonkeyPatch, avx2: bool, avx512: bool, amd: bool, mkl: str, expected: bool
 ) -> None:
-    monkeypatch.setattr(products, "has_avx2", lambda: avx2)
-    monkeypatch.setattr(products, "has_avx512", lambda: avx512)
-    monkeypatch.delenv("MKL_CBWR", raising=False)
-    if mkl is not None:
-        monkeypatch.setenv("MKL_CBWR", mkl)
+    for name, value in {"has_avx2": avx2, "has_avx512": avx512, "is_amd": amd, "libraries": {"mkl": mkl}}.items():
+        monkeypatch.setattr(rounding, name, lambda value=value: value)
     with compile_cache():
-        assert (products.own_products() is not None) == expected
+        assert (products.own_products() is not None) == rounding.uses_own_products() == expected
+
+
+def test_another_torch_keeps_its_own_products(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The C functions are no stable interface: one that is missing must not end a compiled run."""
+    for name, value in {"has_avx2": True, "has_avx512": True, "is_amd": True, "libraries": {"mkl": "AVX2"}}.items():
+        monkeypatch.setattr(rounding, name, lambda value=value: value)
+    assert rounding.uses_own_products()
+    text = rounding.PRODUCT_SOURCE.read_text().replace("aoti_torch_empty_strided(", "aoti_torch_gone_tomorrow(")
+    monkeypatch.setattr(rounding, "PRODUCT_SOURCE", tmp_path / "product.cpp")
+    rounding.PRODUCT_SOURCE.write_text(text)
+    rounding.torch_takes_products.cache_clear()
+    try:
+        assert not rounding.uses_own_products() and products.own_products() is None
+    finally:
+        rounding.torch_takes_products.cache_clear()
+
+
+def test_the_operation_can_be_requested_again(product: Product) -> None:
+    """As after a failure, which the cache does not keep."""
+    products._registered.cache_clear()
+    with compile_cache():
+        assert torch.equal(products.operation()(*factors(1, 7, 3, 2), 1), product(*factors(1, 7, 3, 2), 1))
+
+
+def test_rejected_factors_are_freed(product: Product) -> None:
+    """16 MiB a call: sixteen calls would hold 256."""
+    before = _resident_mib()
+    for _ in range(16):
+        with pytest.raises(RuntimeError, match="shapes do not match"):
+            product(torch.ones(1, 1 << 22, 1), torch.ones(1, 2, 1), 1)
+    assert _resident_mib() - before < 100
+
+
+def _resident_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

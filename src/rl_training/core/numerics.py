@@ -57,6 +57,11 @@ def processor_facts(cpuinfo: Path = CPUINFO) -> list[str]:
     return [platform.machine(), *_cpuinfo("model name", cpuinfo), *_cpuinfo("flags", cpuinfo)]
 
 
+def vector_instructions(cpuinfo: Path = CPUINFO) -> list[str]:
+    """The instruction sets of the processor that decide how compiled sums of floating-point numbers round."""
+    return sorted(flag for flag in _cpuinfo("flags", cpuinfo) if flag.startswith(("avx", "amx", "fma", "f16c")))
+
+
 def _cpuinfo(name: str, cpuinfo: Path) -> list[str]:
     """One entry of the first core in /proc/cpuinfo: reading the whole file is slow on a machine with many cores."""
     try:

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 
 namespace {
@@ -147,6 +148,10 @@ void check(AOTITorchError error) {
   if (error != AOTI_TORCH_SUCCESS) throw std::runtime_error("rl_training::product: torch rejected a tensor");
 }
 
+// A tensor that is deleted with its owner, also when a check fails.
+using Owner = std::unique_ptr<AtenTensorOpaque, decltype(&aoti_torch_delete_tensor_object)>;
+Owner owned(AtenTensorHandle tensor) { return {tensor, aoti_torch_delete_tensor_object}; }
+
 struct Argument {
   Matrix matrix;
   int64_t batch, rows, columns;
@@ -180,23 +185,22 @@ AtenTensorHandle empty(const int64_t* sizes, int64_t axes) {
 
 // rl_training::product(Tensor a, Tensor b, int threads) -> Tensor, as torch's dispatcher calls it.
 void product(StableIValue* stack, uint64_t, uint64_t) {
-  AtenTensorHandle left, right;
-  std::memcpy(&left, &stack[0], sizeof(left));
-  std::memcpy(&right, &stack[1], sizeof(right));
+  AtenTensorHandle handles[2];
+  for (int i = 0; i < 2; ++i) std::memcpy(&handles[i], &stack[i], sizeof(handles[i]));
+  const Owner left = owned(handles[0]), right = owned(handles[1]);
   int64_t axes;
-  check(aoti_torch_get_dim(left, &axes));
-  const Argument a = argument(left, axes), b = argument(right, axes);
+  check(aoti_torch_get_dim(left.get(), &axes));
+  const Argument a = argument(left.get(), axes), b = argument(right.get(), axes);
   if (a.batch != b.batch || a.columns != b.rows) throw std::runtime_error("rl_training::product: shapes do not match");
   const int64_t sizes[] = {a.batch, a.rows, b.columns};
-  AtenTensorHandle result = empty(sizes + 3 - axes, axes);
+  Owner result = owned(empty(sizes + 3 - axes, axes));
   void* data;
-  check(aoti_torch_get_data_ptr(result, &data));
+  check(aoti_torch_get_data_ptr(result.get(), &data));
   const Sizes of = {a.batch, a.rows, a.columns, b.columns};
   multiply(a.matrix, b.matrix, static_cast<float*>(data), of, static_cast<int>(stack[2]));
-  check(aoti_torch_delete_tensor_object(left));
-  check(aoti_torch_delete_tensor_object(right));
+  const AtenTensorHandle given = result.release();  // to the caller
   stack[0] = 0;
-  std::memcpy(&stack[0], &result, sizeof(result));
+  std::memcpy(&stack[0], &given, sizeof(given));
 }
 
 }  // namespace

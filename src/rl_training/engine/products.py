@@ -2,24 +2,22 @@
 
 Torch calls MKL, which uses half of the width of an AMD processor with AVX-512, and of any in the numeric modes that
 give the same bits elsewhere. Compiled updates promise their bits for one model of processor, so they may use all of it.
-Where MKL may use the whole width anyway, it keeps the products (`make bench-kernels` compares both).
+`rounding.uses_own_products` decides, `make bench-kernels` compares both.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import threading
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
-from rl_training.core.numerics import has_avx2, has_avx512, processor_facts
+from rl_training.core.numerics import processor_facts
+from rl_training.engine.rounding import PRODUCT_SOURCE, uses_own_products
 
-SOURCE = Path(__file__).with_name("product.cpp")
 NAME = "rl_training::product"
 ATEN = torch.ops.aten
 REPLACED = (ATEN.mm.default, ATEN.bmm.default, ATEN.addmm.default, ATEN.baddbmm.default)
@@ -51,17 +49,12 @@ class OwnProducts(CustomGraphPass):
 
     def uuid(self) -> Any:
         """Part of the key under which Inductor stores the programs."""
-        return get_hash_for_files((__file__, str(SOURCE)), str(self.threads))
-
-
-def worthwhile() -> bool:
-    """Whether the processor has vectors that MKL leaves unused, or MKL is in a slow mode."""
-    return has_avx512() or (has_avx2() and os.environ.get("MKL_CBWR") == "COMPATIBLE")
+        return get_hash_for_files((__file__, str(PRODUCT_SOURCE)), str(self.threads))
 
 
 def own_products() -> OwnProducts | None:
-    """The pass for this process; None where MKL is as fast, or the processor lacks the instructions."""
-    if not worthwhile():
+    """The pass for this process; None: products stay torch's."""
+    if not uses_own_products():
         return None
     operation()  # stored programs call it, and no pass runs for those
     return OwnProducts(torch.get_num_threads())
@@ -78,13 +71,14 @@ def _registered() -> Any:
     from torch._inductor.codecache import CppCodeCache
 
     # The facts give each processor a library of its own where several machines share a folder.
-    library = CppCodeCache.load(f"// {' '.join(processor_facts())}\n{SOURCE.read_text(encoding='utf-8')}")
-    if library.register_product():
-        raise RuntimeError(f"torch {torch.__version__} does not take {NAME}")
-    # It takes tensors of any strides: nothing has to be copied for it.
-    tags = (torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag)
-    torch.library.define(NAME, "(Tensor a, Tensor b, int threads) -> Tensor", tags=tags)
-    torch.library.register_fake(NAME, _shape)
+    library = CppCodeCache.load(f"// {' '.join(processor_facts())}\n{PRODUCT_SOURCE.read_text(encoding='utf-8')}")
+    if not hasattr(torch.ops.rl_training, "product"):  # else an earlier call of this process failed behind this
+        # It takes tensors of any strides: nothing has to be copied for it.
+        tags = (torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag)
+        torch.library.define(NAME, "(Tensor a, Tensor b, int threads) -> Tensor", tags=tags)
+        torch.library.register_fake(NAME, _shape)
+        if library.register_product():
+            raise RuntimeError(f"torch {torch.__version__} does not take {NAME}")
     return torch.ops.rl_training.product.default
 
 

@@ -16,13 +16,24 @@ import numpy as np
 import torch
 
 from rl_training.core.checks import UserError, did_you_mean
-from rl_training.core.numerics import MODES, NATIVE, PINNED, VARIABLE, has_avx2, is_amd
+from rl_training.core.numerics import (
+    MODES,
+    NATIVE,
+    PINNED,
+    VARIABLE,
+    has_avx2,
+    has_avx512,
+    is_amd,
+    vector_instructions,
+)
 
 # Return values of mkl_cbwr_get (mkl_types.h). AMD has no AVX2 branch: its AVX2 mode is AUTO, one code path for all.
 MKL_BRANCHES = {1: "off", 2: "AUTO", 3: "COMPATIBLE", 9: "AVX", 10: "AVX2", 12: "AVX512", 14: "AVX512_E1"}
 CBWR_BRANCH = 1  # the argument of mkl_cbwr_get
+MKL_MODES = ("AUTO", "COMPATIBLE", "AVX", "AVX2")  # in which MKL leaves half of the vectors of AVX-512 unused, or more
 SAME_WIDTH = {"aten": "AVX2", "onednn": "AVX2", "numpy": "X86_V3", "openblas": "Haswell"}
 UNKNOWN = "unknown"
+PRODUCT_SOURCE = Path(__file__).with_name("product.cpp")
 
 
 @functools.cache
@@ -42,13 +53,42 @@ def libraries() -> dict[str, str]:
     }
 
 
-def numerics(device: str) -> dict[str, str]:
-    """The numeric mode and what each library uses: recorded in a run, compared when it is resumed."""
+def numerics(device: str, compiled: bool = False) -> dict[str, str]:
+    """The numeric mode and what each library uses: recorded in a run, compared when it is resumed.
+
+    With compiled updates on a CPU, also what their code depends on: two processors may have one model name.
+    """
     mode = os.environ.get(VARIABLE, PINNED)
     if mode not in MODES:
         raise UserError(f"{VARIABLE} must be one of {', '.join(MODES)}, got {mode!r}{did_you_mean(mode, MODES)}")
     gpu = {"gpu": torch.cuda.get_device_name(device)} if device.startswith("cuda") else {}
-    return {"mode": mode if has_avx2() else NATIVE, **libraries(), **gpu}
+    code = {}
+    if compiled and device == "cpu":
+        products = "own" if uses_own_products() else "torch"
+        code = {"products": products, "instructions": " ".join(vector_instructions())}
+    return {"mode": mode if has_avx2() else NATIVE, **libraries(), **gpu, **code}
+
+
+def uses_own_products() -> bool:
+    """Whether compiled updates on a CPU multiply matrices by `product.cpp`: where MKL is known to be slower.
+
+    MKL never uses AVX-512 on AMD, and in its reproducible modes nowhere; its COMPATIBLE mode is slow everywhere.
+    """
+    mkl = libraries()["mkl"]
+    narrow = mkl in MKL_MODES or (mkl == "off" and is_amd())
+    slower = (has_avx512() and narrow) or (has_avx2() and mkl == "COMPATIBLE")
+    return slower and torch_takes_products()
+
+
+@functools.cache
+def torch_takes_products() -> bool:
+    """Whether this torch has every C function that `product.cpp` calls: they are not torch's stable interface."""
+    header = Path(torch.__path__[0]) / "include/torch/csrc/inductor/aoti_torch/c/shim.h"
+    called = set(re.findall(r"\baoti_torch_\w+", PRODUCT_SOURCE.read_text(encoding="utf-8")))
+    try:
+        return called <= set(re.findall(r"\baoti_torch_\w+", header.read_text(encoding="utf-8")))
+    except OSError:
+        return False
 
 
 def seeds_are_exact(found: Mapping[str, str]) -> bool:

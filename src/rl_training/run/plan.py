@@ -114,9 +114,8 @@ def choose_plan(
     # A small update gains nothing from a second thread, and waits for it on a busy machine.
     threads = max_threads() if flops > SMALL_UPDATE else 1
     workers, env_threads = _choose_stepping(config, from_factory)
-    return ExecutionPlan(
-        device, compiled, config.threads or threads, workers, env_threads, note=note, numerics=numerics(device)
-    )
+    found = numerics(device, compiled)
+    return ExecutionPlan(device, compiled, config.threads or threads, workers, env_threads, note=note, numerics=found)
 
 
 def _choose_stepping(config: TrainConfig, from_factory: bool) -> tuple[int, int]:

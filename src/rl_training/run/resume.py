@@ -255,7 +255,7 @@ def recorded_plan(record: RunRecord) -> tuple[ExecutionPlan, str | None]:
         device = choose_device("cpu" if lost else recorded.device)
     except UserError as error:
         raise invalid_file(record.path, error) from error
-    plan = replace(recorded, device=device, numerics=numerics(device))
+    plan = replace(recorded, device=device, numerics=numerics(device, recorded.compiled))
     before = record.values.get("versions")
     changes = rounding_changes(recorded, plan, before if isinstance(before, dict) else {}, versions())
     return plan, f"it will not be bit-identical: {changes}" if changes else None
