@@ -124,6 +124,12 @@ def test_memory_and_masks(serve: Serve) -> None:
         assert np.allclose(state["h"], expected_state["h"], atol=1e-6)
 
 
+def _npz(**arrays: Any) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
 BAD: list[tuple[Any, str, int, str]] = [
     (b"{", "application/json", 400, "the body must be JSON"),
     (b"[" * 100_000, "application/json", 400, "the body must be JSON"),
@@ -143,6 +149,7 @@ BAD: list[tuple[Any, str, int, str]] = [
     (b"x", "text/plain", 415, "Content-Type must be"),
     (b"x", "application/x-npy", 400, "as written by numpy.save"),
     (b"x", "application/x-npz", 400, "as written by numpy.savez"),
+    (_npz(obs=[0, 0, 0], episode_start=[0.5]), "application/x-npz", 400, "episode_start must be an array of bool"),
 ]
 
 
@@ -184,8 +191,9 @@ def test_hostile_arrays(serve: Serve, plain_agent: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path", "status", "allowed"),
-    [("GET", "/predict", 405, "POST"), ("GET", "/nothing", 404, None), ("POST", "/", 404, None),
-     ("PUT", "/", 405, "GET, HEAD")],
+    [("GET", "/predict", 405, "POST"), ("GET", "/nothing", 404, None), ("POST", "/nothing", 404, None),
+     ("PUT", "/nothing", 404, None), ("POST", "/", 405, "GET, HEAD"), ("PUT", "/", 405, "GET, HEAD"),
+     ("DELETE", "/predict", 405, "POST")],
 )  # fmt: skip
 def test_other_paths_and_methods(
     serve: Serve, plain_agent: Any, method: str, path: str, status: int, allowed: str | None

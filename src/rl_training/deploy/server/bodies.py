@@ -19,6 +19,7 @@ JSON, NPY, NPZ = "application/json", "application/x-npy", "application/x-npz"
 FIELDS = ("obs", "action_mask", "state", "episode_start", "deterministic")
 MAX_ARRAYS = 256  # in one .npz body
 STATE, NEXT_STATE = "state.", "next_state."
+_FLAG = np.zeros((), np.bool_)
 
 
 class BadRequest(UserError):
@@ -93,6 +94,8 @@ def _read_npz(body: bytes, limit: int) -> dict[str, Any]:
     state = {name.removeprefix(STATE): arrays.pop(name) for name in list(arrays) if name.startswith(STATE)}
     found: dict[str, Any] = {"state": state} if state else {}
     found |= {name: arrays.pop(name) for name in ("action_mask", "episode_start") if name in arrays}
+    if found.get("episode_start", _FLAG).dtype != np.bool_:
+        raise BadRequest(f"episode_start must be an array of bool, got {found['episode_start'].dtype}")
     if set(arrays) == {"obs"}:
         return {**found, "obs": arrays["obs"]}
     entries = {name.removeprefix("obs."): one for name, one in arrays.items() if name.startswith("obs.")}

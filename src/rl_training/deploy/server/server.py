@@ -30,6 +30,7 @@ from rl_training.run.agent import Agent
 MAX_CONNECTIONS = 512  # beyond them, connections wait to be accepted
 CLIENT_SECONDS = 30.0  # that a client may take to send a request or to read its answer
 CLOSING_SECONDS = 5.0  # that requests in progress have to end when the server stops
+METHODS = {"/": "GET, HEAD", "/contract": "GET, HEAD", "/health": "GET, HEAD", "/predict": "POST"}
 HTML = "text/html; charset=utf-8"
 POLICY = "default-src 'self' 'unsafe-inline'; img-src data:; frame-ancestors 'none'"  # of the page's content
 
@@ -138,16 +139,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, JSON, json.dumps(predictions.contract).encode())
         elif self.path == "/":
             self._send(HTTPStatus.OK, HTML, page(predictions.contract, predictions.example).encode())
-        elif self.path == "/predict":
-            self._reject(405, "/predict takes POST")
         else:
-            self._reject(404, "there are GET /, /contract and /health, and POST /predict")
+            self._reject_place()
 
     def _post(self) -> None:
         try:
             body = self._body()
-            if self.path != "/predict":
-                raise BadRequest("there is POST /predict", 404)
+            if METHODS.get(self.path) != "POST":
+                return self._reject_place()
             kind = self.headers.get("Content-Type", JSON).partition(";")[0].strip().lower()
             answer = self.server.predictions.answer(kind, body)
         except UserError as error:
@@ -174,6 +173,14 @@ class _Handler(BaseHTTPRequestHandler):
             raise ConnectionError("the request ended early")
         return body
 
+    def _reject_place(self) -> None:
+        """The answer to a path that does not exist, or does not take the method."""
+        methods = METHODS.get(self.path)
+        if methods is None:
+            self._reject(HTTPStatus.NOT_FOUND, "there are GET /, /contract and /health, and POST /predict")
+        else:
+            self._reject(HTTPStatus.METHOD_NOT_ALLOWED, f"{self.path} takes {methods}, got {self.command}")
+
     def _reject(self, status: int, message: str) -> None:
         self._send(status, JSON, json.dumps({"error": one_line(message)}).encode())
 
@@ -185,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("X-Content-Type-Options", "nosniff")
             self.send_header("Cache-Control", "no-store")
             if status == HTTPStatus.METHOD_NOT_ALLOWED:
-                self.send_header("Allow", "POST" if getattr(self, "path", "") == "/predict" else "GET, HEAD")
+                self.send_header("Allow", METHODS[self.path])
             if kind == HTML:
                 self.send_header("Content-Security-Policy", POLICY)
             if self.close_connection or self.server.closing.is_set():
@@ -198,9 +205,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """The answer to a request that is not HTTP as expected, in one line as every other."""
-        if code == HTTPStatus.NOT_IMPLEMENTED:  # what http.server answers to other methods
-            code, message = 405, f"there are GET and POST, got {self.command}"
         self.close_connection = True
+        if code == HTTPStatus.NOT_IMPLEMENTED:  # what http.server answers to other methods
+            return self._reject_place()
         self.command = getattr(self, "command", "") or ""
         self.request_version = self.protocol_version  # a line that is no HTTP counts as HTTP/0.9, which has no headers
         self._reject(code, message or HTTPStatus(code).phrase)
