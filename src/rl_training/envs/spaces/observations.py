@@ -219,11 +219,12 @@ class ObservationCodec:
             if self.is_tree:
                 self.check_keys(obs)
             read = [leaf.read(leaf.value_in(obs)) for leaf in self.leaves]
+        except UserError:  # of a leaf, which names itself
+            raise
         except (TypeError, IndexError, KeyError, ValueError) as error:
-            text = str(error)
-            if not text.startswith("observation"):  # what a leaf says names it
-                text = f"observation must be in {type(self.space).__name__} of the environment: {text}"
-            raise UserError(text) from error
+            raise UserError(
+                f"observation must be in {type(self.space).__name__} of the environment: {error}"
+            ) from error
         counts = {(len(batch), single) for batch, single in read}
         if len(counts) > 1:
             raise UserError("observation must be one for all its entries, or a batch of the same length for all")
