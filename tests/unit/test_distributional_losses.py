@@ -5,10 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 
-from rl_training.algorithms.losses import categorical_projection, quantile_huber, td_target
+from rl_training.algorithms.losses import categorical_projection, huber, quantile_huber, td_target
 from rl_training.core.specs import EnvSpec, discrete, vector
 from rl_training.data.replay.buffer import ReplayBuffer
+
+
+@pytest.mark.parametrize("kappa", [0.5, 1.0, 2.0])
+def test_huber_and_its_gradient_are_those_of_torch(kappa: float) -> None:
+    size = torch.tensor([0.0, 0.1, kappa, 1.01 * kappa, 30.0])
+    differences = [torch.cat((-size, size)).requires_grad_() for _ in range(2)]
+    expected = F.huber_loss(differences[1], torch.zeros(10), reduction="none", delta=kappa)
+    found = huber(differences[0], kappa)
+    torch.testing.assert_close(found, expected)
+    for loss in (found, expected):
+        loss.sum().backward()
+    assert torch.equal(differences[0].grad, differences[1].grad)
 
 
 def test_quantile_huber_by_hand() -> None:
