@@ -3,7 +3,7 @@
 python benchmarks/kernel_cost.py determinism|compile|products|narrow-products [--device cuda] [--cases cql=16 sac=64]
                                  [--rounds 20] [--output FILE]
 determinism: on a GPU, Inductor's kernels chosen by rule against those that it picks by a timer.
-compile: on a CPU, compiled updates against eager ones: by this `compile: auto` decides (`run/plan.py`).
+compile: on a CPU, compiled updates against eager ones, of which `compile: auto` has an estimate (`run/plan.py`).
 products: on a CPU, this library's matrix products in compiled updates against those of torch.
 narrow-products: the same with code for processors without AVX-512, which keep torch's.
 A case is an algorithm and its number of seeds. The ratio is the speed of the first divided by that of the second.
