@@ -246,3 +246,8 @@ PROOFS = {
     **on_policy_proofs(),
     **modern_proofs(),
 }  # fmt: skip
+# The effect of bfloat16 on scores: each beside the same proof with float32.
+PROOFS |= {
+    f"{name}-bfloat16": replace(PROOFS[name], overrides=("precision=bfloat16",))
+    for name in ("sac-pendulum", "crossq-pendulum", "flashsac-pendulum", "drq-pendulum-pixels")
+}
