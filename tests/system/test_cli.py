@@ -243,6 +243,7 @@ def test_an_environment_in_a_module_of_the_current_folder(tmp_path: Path) -> Non
     ("words", "message"),
     [
         (["--buffer-size", "100"], "--buffer-size 100; here it is algo_kwargs.buffer_capacity; settings are given as"),
+        (["--set", "video=false", "compile=off"], "compile=off; each setting needs its own --set: --set compile=off"),
         (["--gamma=0.9"], "--gamma=0.9; here it is algo_kwargs.gamma; settings are given as --set NAME=VALUE"),
         (["--use-sde"], "--use-sde; state-dependent exploration is not supported"),
         (["--total-steps", "2"], "--total-steps 2; did you mean --total-timesteps?"),

@@ -33,6 +33,8 @@ class Parser(argparse.ArgumentParser):
         """A hint for a setting given as an option or without `--set`, perhaps by its name in another library."""
         if "set" not in self._options_for(args) or not (given.startswith("-") or "=" in given):
             return ""
+        if not given.startswith("-") and args.overrides:  # several behind one --set
+            return f"; each setting needs its own --set: --set {given}"
         answer = explain_unknown(rejected, FIELD_NAMES, None, "", in_settings=False)
         return f"{answer}; settings are given as --set NAME=VALUE"
 
