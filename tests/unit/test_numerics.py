@@ -62,6 +62,13 @@ def test_nothing_is_pinned_natively_or_on_a_processor_without_avx2(pinned, tmp_p
     assert pinned(RL_TRAINING_NUMERICS="native") == {} and pinned(avx2=False) == {}
 
 
+def test_the_processor_is_named_by_its_model_or_its_architecture(tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("model\t\t: 85\nmodel name\t: Some CPU @ 2.00GHz\nmodel name\t: Another\n")
+    assert numerics.processor_name(cpuinfo) == "Some CPU @ 2.00GHz"
+    assert numerics.processor_name(tmp_path / "missing") in (platform.processor(), platform.machine())
+
+
 def test_a_mistyped_mode_is_rejected(monkeypatch) -> None:
     monkeypatch.setenv(numerics.VARIABLE, "potable")
     with pytest.raises(ValueError, match="one of pinned, portable, native, got 'potable'; did you mean portable"):

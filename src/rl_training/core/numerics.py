@@ -52,6 +52,11 @@ def is_amd(cpuinfo: Path = CPUINFO) -> bool:
     return "AuthenticAMD" in _cpuinfo("vendor_id", cpuinfo)
 
 
+def processor_name(cpuinfo: Path = CPUINFO) -> str:
+    """The processor's model, or its architecture where the system does not name it."""
+    return " ".join(_cpuinfo("model name", cpuinfo)[3:]) or platform.processor() or platform.machine()
+
+
 def processor_facts(cpuinfo: Path = CPUINFO) -> list[str]:
     """The architecture, model and instruction sets of the processor, for which code may be compiled."""
     return [platform.machine(), *_cpuinfo("model name", cpuinfo), *_cpuinfo("flags", cpuinfo)]

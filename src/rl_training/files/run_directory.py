@@ -20,6 +20,7 @@ from typing import IO, Any
 from rl_training.config.train_config import TrainConfig
 from rl_training.config.yaml_loading import dump_yaml
 from rl_training.core.checks import UserError
+from rl_training.core.numerics import processor_name
 from rl_training.files.atomic import make_directory, read_json, replace_file, sync_directory, to_json
 
 PACKAGES = ("rl-training", "torch", "numpy", "gymnasium", "mujoco", "ale-py", "safetensors")
@@ -179,7 +180,7 @@ class RunRecord:
 
 def versions() -> dict[str, str]:
     """Versions of Python, the platform and the packages that results depend on."""
-    found = {"python": platform.python_version(), "platform": platform.platform(), "processor": _processor()}
+    found = {"python": platform.python_version(), "platform": platform.platform(), "processor": processor_name()}
     installed = {package: _installed_version(package) for package in PACKAGES}
     return found | {package: version for package, version in installed.items() if version is not None}
 
@@ -190,16 +191,6 @@ def _installed_version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def git_commit(folder: Path | None = None, exclude: Sequence[str] = ()) -> str | None:
