@@ -158,6 +158,21 @@ def test_a_damaged_checkpoint_falls_back_to_the_older_one(finished, tmp_path: Pa
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
+def test_the_copy_of_a_checkpoint_is_verified(finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only the files that it was copied from."""
+
+    def damaged(source: Path, target: Path) -> None:
+        copytree(source, target)
+        for file in target.glob("learner.safetensors"):
+            file.write_bytes(file.read_bytes()[:-1] + b"\x7f")
+
+    copytree = shutil.copytree
+    monkeypatch.setattr(shutil, "copytree", damaged)
+    with pytest.raises(UserError, match=r"step_0+120 damaged \(learner.safetensors sha256\)"):
+        resume_training(finished.run_dir, total_timesteps=140, output_dir=tmp_path, show_progress=False)
+    assert not list(tmp_path.iterdir())
+
+
 def test_foreign_files_are_refused_without_being_read_as_code(tmp_path: Path) -> None:
     import pickle
 

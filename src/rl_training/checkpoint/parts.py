@@ -87,3 +87,4 @@ def restore(checkpoint: Checkpoint, parts: Sequence[Part]) -> None:
         part.check(stored[part.name])
     for part in parts:
         part.load(stored[part.name])
+    checkpoint.kept.clear()  # the run refers to its newest checkpoint until the next one

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ FORMAT = 2  # 1: one flat state instead of parts
 MANIFEST = "manifest.json"
 STEP_NAME = re.compile(r"step_(\d{12})")
 FILE_NAME = re.compile(r"[a-z0-9_]+\.(safetensors|json)")
+MAX_KEPT_BYTES = 64 * 1024 * 1024  # of verified files, from verifying to loading; others are read twice
 
 
 class DamagedCheckpoint(UserError):
@@ -51,12 +52,16 @@ class Checkpoint:
     step: int
     files: dict[str, dict[str, Any]]
     state: dict[str, Any]
+    kept: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)  # verified files, until loaded
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """The tensors of one file, verified again."""
+        """The tensors of one file: of the bytes that were verified, or read and verified again."""
         if name not in self.files:
             raise DamagedCheckpoint(f"{self.path.name} damaged (no {name})")
-        return load_tensors(_verified(self.path, name, self.files[name]), self.path / name)
+        data = self.kept.get(name)
+        if data is None:
+            data = _verified(self.path, name, self.files[name])
+        return load_tensors(data, self.path / name)
 
     def file_inodes(self) -> dict[str, int]:
         """The inodes of the files that are now in its directory, by name."""
@@ -123,6 +128,8 @@ def load_checkpoint(path: Path, only: tuple[str, ...] | None = None) -> Checkpoi
     if named and int(named[1]) != step:
         raise DamagedCheckpoint(f"{path.name} damaged ({MANIFEST} is of step {step})")
     state: Any = None
+    kept: dict[str, bytes] = {}
+    room = MAX_KEPT_BYTES
     for name, entry in files.items():
         if not FILE_NAME.fullmatch(name):
             raise DamagedCheckpoint(f"{path.name} damaged ({MANIFEST} names a file {shown(name)})")
@@ -131,9 +138,11 @@ def load_checkpoint(path: Path, only: tuple[str, ...] | None = None) -> Checkpoi
         data = _verified(path, name, entry)
         if name == "state.json":
             state = parse_json(data, path / name)
+        elif len(data) <= room:
+            kept[name], room = data, room - len(data)
     if not isinstance(state, dict):
         raise DamagedCheckpoint(f"{path.name} damaged (state.json is not a mapping)")
-    return Checkpoint(path, step, files, state)
+    return Checkpoint(path, step, files, state, kept)
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def _copy_files(source: Path, target: Path, config: TrainConfig, checkpoint: Che
         path = target / "checkpoints" / checkpoint.path.name
         shutil.copytree(checkpoint.path, path)
         sync_tree(path.parent)  # later checkpoints link these files
-        checkpoint = replace(checkpoint, path=path)
+        checkpoint = replace(checkpoint, path=path, kept={})  # the copies are verified too
     for path in filter(Path.exists, start_files(source, config)):
         replace_file(target / path.name, path.read_bytes())
     before = RunRecord.read(source).values
