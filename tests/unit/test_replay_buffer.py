@@ -114,6 +114,18 @@ def test_segments_bring_the_buffer_back_and_it_resumes_alike(steps: int) -> None
     assert (first.added, first.size_tensor.item()) == (second.added, second.size_tensor.item())
 
 
+@pytest.mark.parametrize("skip", [0, 1, 3])
+def test_a_segment_is_written_around_the_end_of_the_ring(skip: int) -> None:
+    first, second = filled(steps=6), filled(steps=0)
+    rows = first.read(5, 11)  # its places are 5 to 7, then 0 to 2
+    second.write(5, rows, skip)
+    for name, tensor in second.storage.items():
+        expected = torch.zeros_like(tensor)
+        for row in range(5 + skip, 11):
+            expected[:, row % 8] = rows[name][:, row - 5]
+        assert torch.equal(tensor, expected), name
+
+
 @pytest.mark.parametrize(
     "spec",
     [SHAPE, EnvSpec(vector(4), discrete(2)), EnvSpec(image(3, 8, 8), continuous(1))],

@@ -236,10 +236,13 @@ class ReplayBuffer:
 
     def write(self, start: int, rows: Mapping[str, Tensor], skip: int = 0) -> None:
         """Write the result of `read` except its first `skip` transitions; `finish_writing` then sets the count."""
-        count = rows["rewards"].shape[1]
-        places = self.places(start + skip, start + count)
-        for name, tensor in self.storage.items():
-            tensor.index_copy_(1, places, rows[name][:, skip:].to(self.device))
+        stop = start + rows["rewards"].shape[1]
+        while start + skip < stop:  # up to the end of the ring, then from its beginning: plain copies
+            first = (start + skip) % self.capacity
+            length = min(stop - start - skip, self.capacity - first)
+            for name, tensor in self.storage.items():
+                tensor.narrow(1, first, length).copy_(rows[name].narrow(1, skip, length))
+            skip += length
 
     def finish_writing(self, added: int) -> None:
         """Set the number of transitions ever added, after `write`."""
