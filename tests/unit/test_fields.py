@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import pickle
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
+from rl_training.config import conversion
 from rl_training.config.fields import (
     Condition,
     above,
@@ -112,6 +115,23 @@ def test_values_are_converted_to_the_annotated_type() -> None:
     )
     assert [type(settings.subset_size), type(settings.learning_rate), type(settings.alpha)] == [int, float, float]
     assert type(settings.frame_size[1]) is int
+
+
+def test_plain_numbers_are_recognised_before_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks against the abstract classes of numbers are slow, and most numbers are plain."""
+
+    class Never(type):
+        def __instancecheck__(cls, value: Any) -> bool:
+            raise AssertionError(value)
+
+    parse(Settings, {"name": "x", "limit": np.int64(3), "learning_rate": Fraction(1, 2)})
+    for name in ("Integral", "Real"):
+        monkeypatch.setattr(conversion, name, Never("Number", (), {}))
+    settings = parse(Settings, {"name": "x", "subset_size": 3, "learning_rate": 2, "offset": 0.5, "limit": 2.0})
+    assert (settings.subset_size, settings.learning_rate, settings.offset, settings.limit) == (3, 2.0, 0.5, 2)
+    for limit in (2**63, -(2**63), math.inf, math.nan, "3", 2.5, True):
+        with pytest.raises(ConfigError, match="limit must be "):
+            parse(Settings, {"name": "x", "limit": limit})
 
 
 def test_constructor_checks_and_converts_like_parse() -> None:

@@ -16,6 +16,7 @@ from rl_training.core.checks import ConfigError, Problem
 _ONE = {int: "an integer", float: "a number", bool: "true or false", str: "a string", Path: "a path"}
 _MANY = {int: "integers", float: "numbers", bool: "booleans", str: "strings", Path: "paths"}
 _MAX_INT = 2**63 - 1
+_COMMON = frozenset((bool, float, int, str, types.NoneType))
 
 
 class InvalidValueError(Exception):
@@ -42,6 +43,8 @@ class InvalidSectionError(InvalidValueError):
 
 def convert(value: Any, hint: Any) -> Any:
     """`value` converted to the annotated type, or `InvalidValueError` with what was expected."""
+    if type(value) is hint and _is_plain(value):  # most values
+        return value
     origin = typing.get_origin(hint)
     if hint is Any:
         return value
@@ -73,6 +76,14 @@ def convert(value: Any, hint: Any) -> Any:
     if is_literal(hint) and any(type(value) is type(option) and value == option for option in typing.get_args(hint)):
         return value
     raise InvalidValueError(describe(hint))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value of Python's own types needs no conversion: a string, a boolean or a finite number of 64 bits."""
+    kind = type(value)
+    if kind is float:
+        return math.isfinite(value)
+    return kind is str or kind is bool or (kind is int and abs(value) <= _MAX_INT)
 
 
 def _convert_section(value: Any, cls: type[Any]) -> Any:
@@ -166,6 +177,9 @@ def literal_options(hint: Any) -> tuple[str, ...]:
 
 def is_number(value: Any) -> bool:
     """Whether a value is a number; a boolean is not."""
+    kind = type(value)
+    if kind in _COMMON:  # at once: the check against the abstract classes takes a microsecond
+        return kind is float or kind is int
     return isinstance(value, (Integral, Real)) and not isinstance(value, bool)
 
 

@@ -223,9 +223,12 @@ def _construct_mapping(
 
 
 def _plain(value: Any, path: tuple[str, ...]) -> Any:
-    name = ".".join(path) or "the config"
     if len(path) >= MAX_DEPTH:
-        raise UserError(f"{name[:80]}... is nested more than {MAX_DEPTH} levels deep")
+        raise UserError(f"{'.'.join(path)[:80]}... is nested more than {MAX_DEPTH} levels deep")
+    kind = type(value)
+    if kind is str or kind is float or kind is bool or value is None or (kind is int and value.bit_length() <= 4096):
+        return value
+    name = ".".join(path) or "the config"
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
