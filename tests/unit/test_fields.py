@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from rl_training.config import conversion
+from rl_training.config import conversion, fields
 from rl_training.config.fields import (
     Condition,
     above,
@@ -132,6 +132,13 @@ def test_plain_numbers_are_recognised_before_others(monkeypatch: pytest.MonkeyPa
     for limit in (2**63, -(2**63), math.inf, math.nan, "3", 2.5, True):
         with pytest.raises(ConfigError, match="limit must be "):
             parse(Settings, {"name": "x", "limit": limit})
+
+
+def test_only_wrong_values_cost_a_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    described: list[Any] = []
+    monkeypatch.setattr(fields, "describe", lambda hint: described.append(hint) or "null")
+    assert parse(Settings, {"name": "x", "alpha": 0.5, "limit": 3}).limit == 3 and not described
+    assert message_for(limit=0) == "limit must be >= 1 or null, got 0" and described
 
 
 def test_constructor_checks_and_converts_like_parse() -> None:

@@ -48,7 +48,7 @@ def convert(value: Any, hint: Any) -> Any:
     origin = typing.get_origin(hint)
     if hint is Any:
         return value
-    if len(union_arms(hint)) > 1:
+    if origin in (Union, types.UnionType):
         return _convert_union(value, hint)
     if origin is tuple:
         return _convert_tuple(value, hint)

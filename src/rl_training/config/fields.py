@@ -153,6 +153,7 @@ def check(instance: DataclassInstance) -> None:
         raise ConfigError(problems)
 
 
+@functools.cache
 def condition_of(cls: type[Any], name: str) -> Condition | None:
     """The condition on a field of a dataclass of settings."""
     # A subclass that only changes a default (`gamma: float = 0.98`) inherits the condition.
@@ -190,9 +191,9 @@ def _violated_condition(value: Any, hint: Any, condition: Condition | None) -> s
     # In `float | Literal["auto"] | None` the condition is on the number alone.
     if value is None or (isinstance(value, str) and value in literal_options(hint)):
         return ""
-    exceptions = [describe(arm) for arm in union_arms(hint) if arm is types.NoneType or is_literal(arm)]
     if isinstance(value, tuple):
         return "" if all(map(condition.holds, value)) else f"{condition.text} in every entry"
     if condition.holds(value):
         return ""
+    exceptions = [describe(arm) for arm in union_arms(hint) if arm is types.NoneType or is_literal(arm)]
     return condition.text if condition.options else " or ".join([condition.text, *exceptions])
