@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -60,3 +61,23 @@ def test_a_file_changed_after_its_digest_was_verified(saved: Path, monkeypatch: 
     assert checkpoint.tensors(FILES[1])["x"].tolist() == list(range(7))
     with pytest.raises(DamagedCheckpoint, match=r"a.safetensors sha256"):
         checkpoint.tensors(FILES[0])
+
+
+def test_files_are_verified_at_once(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    together, read_bytes = Barrier(2, timeout=60), read.read_bytes
+
+    def both(path: Path, **options: Any) -> bytes:
+        if path.name in FILES:
+            together.wait()
+        return read_bytes(path, **options)
+
+    monkeypatch.setattr(read, "read_bytes", both)
+    assert load_checkpoint(saved, only=FILES).kept.keys() == set(FILES)
+
+
+def test_the_first_damaged_file_is_named(saved: Path) -> None:
+    for name in FILES:
+        (saved / name).write_bytes(b"")
+    for _ in range(20):
+        with pytest.raises(DamagedCheckpoint, match=r"a.safetensors sha256"):
+            load_checkpoint(saved)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ MANIFEST = "manifest.json"
 STEP_NAME = re.compile(r"step_(\d{12})")
 FILE_NAME = re.compile(r"[a-z0-9_]+\.(safetensors|json)")
 MAX_KEPT_BYTES = 64 * 1024 * 1024  # of verified files, from verifying to loading; others are read twice
+THREADS = 2  # that verify files: each holds one
 
 
 class DamagedCheckpoint(UserError):
@@ -127,22 +129,14 @@ def load_checkpoint(path: Path, only: tuple[str, ...] | None = None) -> Checkpoi
     named = STEP_NAME.fullmatch(path.name)
     if named and int(named[1]) != step:
         raise DamagedCheckpoint(f"{path.name} damaged ({MANIFEST} is of step {step})")
-    state: Any = None
-    kept: dict[str, bytes] = {}
-    room = MAX_KEPT_BYTES
-    for name, entry in files.items():
+    for name in files:
         if not FILE_NAME.fullmatch(name):
             raise DamagedCheckpoint(f"{path.name} damaged ({MANIFEST} names a file {shown(name)})")
-        if only is not None and name not in ("state.json", *only):
-            continue
-        data = _verified(path, name, entry)
-        if name == "state.json":
-            state = parse_json(data, path / name)
-        elif len(data) <= room:
-            kept[name], room = data, room - len(data)
+    data = _verified_files(path, {n: files[n] for n in files if only is None or n in ("state.json", *only)})
+    state: Any = parse_json(data.pop("state.json"), path / "state.json")
     if not isinstance(state, dict):
         raise DamagedCheckpoint(f"{path.name} damaged (state.json is not a mapping)")
-    return Checkpoint(path, step, files, state, kept)
+    return Checkpoint(path, step, files, state, data)
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
@@ -174,9 +168,31 @@ def _rewritten(manifest: dict[str, Any]) -> bytes:
         return b""
 
 
-def _verified(path: Path, name: str, entry: Any) -> bytes:
+def _verified_files(path: Path, files: dict[str, Any]) -> dict[str, bytes]:
+    """Verify files, some at once. Returns the bytes of `state.json` and of as many others as may be kept."""
+    kept, room = {"state.json"}, MAX_KEPT_BYTES
+    for name in sorted(files.keys() - kept):
+        if (_size(files[name]) or 0) <= room:
+            kept.add(name)
+            room -= _size(files[name]) or 0
+
+    def verify(name: str) -> bytes | None:
+        data = _verified(path, name, files[name])
+        return data if name in kept else None
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = zip(files, pool.map(verify, files), strict=True)  # raises the first problem in the manifest's order
+        return {name: data for name, data in found if data is not None}
+
+
+def _size(entry: Any) -> int | None:
     size = entry.get("bytes") if isinstance(entry, dict) else None
-    if not isinstance(size, int):
+    return size if isinstance(size, int) else None
+
+
+def _verified(path: Path, name: str, entry: Any) -> bytes:
+    size = _size(entry)
+    if size is None:
         raise DamagedCheckpoint(f"{path.name} damaged ({MANIFEST} is incomplete)")
     try:
         data = read_bytes(path / name, limit=size)
