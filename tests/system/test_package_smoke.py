@@ -61,6 +61,14 @@ def test_the_import_report_does_see_torch() -> None:
     assert "torch" in imported_modules("-c", "import torch")
 
 
+def test_an_agent_that_only_acts_imports_nothing_that_trains() -> None:
+    program = "import sys; from rl_training import SAC; SAC('Pendulum-v1'); print(*sys.modules)"
+    found = run_python("-c", program).stdout.split()
+    assert "rl_training.algorithms.sac" in found
+    loops = ("rl_training.loops", "rl_training.report", "rl_training.run.run", "rl_training.run.session")
+    assert not [name for name in found if name.startswith(loops)]
+
+
 @pytest.mark.parametrize("args", [("-c", "import rl_training"), HELP], ids=["import", "help"])
 def test_starting_does_not_import_torch(args: tuple[str, ...]) -> None:
     imported = imported_modules(*args)

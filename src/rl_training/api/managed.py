@@ -18,23 +18,17 @@ from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError, did_you_mean, require, shown
 from rl_training.core.results import TrainResult
 from rl_training.data.datasets.memory import Dataset
-from rl_training.data.replay.buffer import ReplayBuffer
 from rl_training.envs.host.factory import EnvFactory, EnvSource, env_name, env_source, split_env
-from rl_training.envs.make import check_for_agent
 from rl_training.files.run_directory import RunRecord
 from rl_training.run.agent import Agent, load_agent, new_run_config
-from rl_training.run.algorithm_spec import get_algorithm_spec
 from rl_training.run.callbacks import Callback, Callbacks, as_callbacks
-from rl_training.run.manager import DefaultExperimentManager
-from rl_training.run.read_back import best_agent_file, read_replay
-from rl_training.run.resume import ResumeRequest
-from rl_training.run.start_weights import as_agent, start_entry
 from rl_training.run.validate import parse_settings, with_dataset
-from rl_training.run.workflows import evaluate_agent
 
 if TYPE_CHECKING:
+    from rl_training.data.replay.buffer import ReplayBuffer
     from rl_training.deploy.export.exporting import Exported
 
+# What trains and evaluates is imported by the methods that need it: an agent that only acts starts sooner.
 Self = TypeVar("Self", bound="ManagedAlgorithm")
 CONFIG_FIELDS = {field.name for field in fields(TrainConfig)} - {"algo", "env_id", "algo_kwargs"}
 
@@ -102,6 +96,8 @@ class ManagedAlgorithm:
     def replay(self) -> ReplayBuffer:
         """The replay of the newest checkpoint, read into host memory on first use and freed by the next `learn`."""
         if self._replay is None:
+            from rl_training.run.read_back import read_replay
+
             agent = self._trained("replay")
             self._replay = read_replay(agent, self._env_source(agent.config))
         return self._replay
@@ -109,6 +105,8 @@ class ManagedAlgorithm:
     @property
     def best_agent(self: Self) -> Self:
         """The agent of the run's best evaluation; of several seeds, the best seed's."""
+        from rl_training.run.read_back import best_agent_file
+
         agent = self._trained("best_agent")
         if agent.file is not None or agent.path is None:
             raise UserError(f"{agent.path}: an agent file has no best agent; load its run instead")
@@ -123,6 +121,8 @@ class ManagedAlgorithm:
         """
         env_id, factory = split_env(env)
         if self.agent is not None:
+            from rl_training.envs.make import check_for_agent
+
             source = EnvSource(env_name(env), dict(self.config.env_kwargs), factory)
             check_for_agent(self.agent.spec, source, self.agent.learner.device)
         self.env_id, self.env_factory, self._replay, self._env_name = env_id, factory, None, env_name(env)
@@ -155,6 +155,9 @@ class ManagedAlgorithm:
         named groups, such as `from_groups=["actor"]`. Of a run with several seeds each seed starts from its own if this
         run has the same seeds, else every seed starts from the first.
         """
+        from rl_training.run.algorithm_spec import get_algorithm_spec
+        from rl_training.run.start_weights import as_agent, start_entry
+
         config = self._first_config
         if total_timesteps is not None:
             config = replace(config, total_timesteps=total_timesteps)
@@ -205,6 +208,9 @@ class ManagedAlgorithm:
 
         `env` is needed where it came from Python or a module. Other keywords: the fields of `ResumeRequest`.
         """
+        from rl_training.run.manager import DefaultExperimentManager
+        from rl_training.run.resume import ResumeRequest
+
         names = [field.name for field in fields(ResumeRequest)]
         for name in keywords:
             require(name in names, "resume", f"called without {name!r}{did_you_mean(name, [*names, 'env'])}")
@@ -267,6 +273,8 @@ class ManagedAlgorithm:
         episodes, one seed's after the other's. With `deterministic=False` the policy explores as at the end of
         training, with random numbers of its own: training is not changed, and the same call gives the same result.
         """
+        from rl_training.run.workflows import evaluate_agent
+
         agent = self._trained("evaluate")
         options = {"deterministic": deterministic, "return_episodes": return_episodes}
         return evaluate_agent(agent, self._env_source(agent.config, env), num_episodes, **options)
