@@ -236,8 +236,6 @@ def _plain(value: Any, path: tuple[str, ...]) -> Any:
         return {str(key): _plain(entry, (*path, key)) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(entry, (*path, str(index))) for index, entry in enumerate(value)]
-    if value is None or isinstance(value, bool):
-        return value
     if isinstance(value, (str, PurePath)):
         return str(value)
     if isinstance(value, Integral) and int(value).bit_length() <= 4096:
