@@ -313,6 +313,37 @@ def test_one_of_several_seeds(tmp_path: Path) -> None:
         export_agent(agent, tmp_path / "policy.npz", seed_index=2)
 
 
+def test_verify_reports_a_contract_that_is_not_the_policys(tmp_path: Path) -> None:
+    agent = fresh_agent("td3", VECTOR, ACTIONS["box"])
+    done = export_agent(agent, tmp_path / "policy.npz")
+    for name, value in (("algorithm", "dqn"), ("outputs", []), ("observation_order", ["x"]), ("spaces", None)):
+        done.contract_path.write_text(json.dumps({**done.contract, name: value}))
+        assert f"policy.npz.contract.json: {name} is not the agent's" in str(verify_export(done.path, agent))
+    done.contract_path.write_text(json.dumps({**done.contract, "to": ["numpy"]}))
+    with pytest.raises(UserError, match="to must be a format"):
+        verify_export(done.path, agent)
+    done.contract_path.write_text(json.dumps(done.contract))
+    done.path.write_bytes(b"PK damaged")
+    assert f"{done.path}: the file has changed" in str(verify_export(done.path, agent))
+
+
+def test_a_users_file_is_not_overwritten_by_a_runner(tmp_path: Path) -> None:
+    (tmp_path / "train_runner.py").write_text("print('mine')")
+    agent = fresh_agent("td3", VECTOR, ACTIONS["box"])
+    with pytest.raises(UserError, match=r"train_runner\.py: is no runner of this library"):
+        export_agent(agent, tmp_path / "train.npz")
+    assert [one.name for one in tmp_path.iterdir()] == ["train_runner.py"]
+    export_agent(agent, tmp_path / "policy.npz")
+    assert export_agent(agent, tmp_path / "policy.npz").runner_path == tmp_path / "policy_runner.py"
+
+
+def test_an_agents_digest_does_not_depend_on_the_version_that_loads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = fresh_agent("td3", VECTOR, ACTIONS["box"])
+    before = agent.digest()
+    monkeypatch.setattr("rl_training.run.agent.__version__", "9.9")
+    assert agent.digest() == before
+
+
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     agent, changed = (fresh_agent("td3", VECTOR, ACTIONS["box"], seeds=(seed,)) for seed in (0, 1))
     path, other = saved(agent, tmp_path), saved(changed, tmp_path, "other.safetensors")
@@ -343,15 +374,19 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
         (["export", "missing", "-o", "policy.onnx"], "no such file"),
         (["verify", "missing.onnx", "{agent}"], "no such file"),
         (["verify", "{agent}", "{agent}"], "must end in"),
+        (["verify", "{folder}/good.npz", "{agent}", "--seed-index", "4"], "seed_index must be >= 0 and < 1"),
+        (["serve", "{agent}", "--port", "0", "--seed-index", "4"], "seed_index must be >= 0 and < 1"),
         (["verify", "{folder}/plain.npz", "{agent}"], "plain.npz.contract.json: no such file"),
         (["verify", "{folder}/odd.npz", "{agent}"], "odd.npz.contract.json: not a contract"),
     ],
 )
 def test_invalid_commands(words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(fresh_agent("td3", VECTOR, ACTIONS["box"]), tmp_path)
-    for name in ("plain.npz", "odd.npz"):
+    for name in ("plain.npz", "odd.npz", "good.npz"):
         (tmp_path / name).write_bytes(b"x")
     (tmp_path / "odd.npz.contract.json").write_text("[]")
+    contract = {"format": 1, "to": "numpy", "sha256": "0", "agent": {"sha256": "0"}}
+    (tmp_path / "good.npz.contract.json").write_text(json.dumps(contract))
     assert main([word.format(agent=path, folder=tmp_path) for word in words]) == 2
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 1 and message in errors[0]

@@ -55,7 +55,9 @@ def test_push_and_pull(hub: Hub, agent_file: Path, tmp_path: Path, capsys: pytes
     pulled, original = load_agent(tmp_path / "pulled" / "agent.safetensors"), load_agent(agent_file)
     assert pulled.predict([0.1, 0.2, 0.3]).tolist() == original.predict([0.1, 0.2, 0.3]).tolist()
     assert not any("evil" in one for one in hub.requests)
-    assert not (tmp_path / "pulled" / "evil.py").exists()
+    assert {one.name for one in (tmp_path / "pulled").iterdir()} == set(files) - {"evil.py"}
+    for name, digest in json.loads((tmp_path / "pulled" / "manifest.json").read_text())["files"].items():
+        assert hashlib.sha256((tmp_path / "pulled" / name).read_bytes()).hexdigest() == digest
 
 
 @pytest.mark.sweep
@@ -86,7 +88,7 @@ def changed(hub: Hub, name: str, data: bytes, honest: bool = False) -> None:
     ("name", "data", "honest", "message"),
     [
         ("agent.safetensors", b"other", False, "agent.safetensors is damaged (sha256)"),
-        ("agent.safetensors", b"other bytes", True, "not a rl_training agent"),
+        ("agent.safetensors", b"other bytes", True, f"{REPO}: agent.safetensors: not a rl_training agent"),
         ("manifest.json", b"{}", False, "not an agent of this library"),
         ("manifest.json", b"{", False, "not valid JSON"),
         ("../../evil.py", b"x", True, "which is no file of an agent"),

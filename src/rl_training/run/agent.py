@@ -84,9 +84,7 @@ class Agent:
             why = f"{self.config.algo} does not support action masks"
             why = "its environment gave no action masks" if self.learner.takes_masks else why
             raise UserError(f"action_mask must not be given: {why}")
-        count = len(self.learner.seeds)
-        if not 0 <= seed_index < count:
-            raise UserError(f"seed_index must be >= 0 and < {count}, the number of seeds, got {seed_index}")
+        self.check_seed_index(seed_index)
         rows, single = self.observation.read(obs, action_mask)
         before = self._state(state, episode_start, len(rows))
         if deterministic and state is None and not before and self.learner.acting.alone_on_cpu:
@@ -133,7 +131,15 @@ class Agent:
         require(given.keys() >= initial.keys(), "state", f"a mapping with {', '.join(initial)}, got {', '.join(given)}")
         return {name: _continued(name, one, given[name], starts) for name, one in initial.items()}
 
+    def check_seed_index(self, seed_index: int) -> None:
+        """Reject the index of a seed that the run does not have."""
+        count = len(self.learner.seeds)
+        if not 0 <= seed_index < count:
+            raise UserError(f"seed_index must be >= 0 and < {count}, the number of seeds, got {seed_index}")
+
     def parameters(self, seed_index: int) -> dict[str, Tensor]:
+        """The tensors of one seed's policy, by name."""
+        self.check_seed_index(seed_index)
         return self.learner.seed_parameters(seed_index)
 
     def save(self, path: str | Path, seed_index: int = 0) -> Path:
@@ -151,8 +157,9 @@ class Agent:
         return pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)})
 
     def digest(self, seed_index: int = 0) -> str:
-        """The SHA-256 of one seed's policy and its description, as in its agent file."""
-        return str(self._about(seed_index)[0]["sha256"])
+        """The SHA-256 of one seed's policy and its description, whichever version of this library loaded it."""
+        about, tensors = self._about(seed_index)
+        return _digest({key: value for key, value in about.items() if key != "library"}, tensors)
 
     def _about(self, seed_index: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """The metadata and tensors of an agent file."""

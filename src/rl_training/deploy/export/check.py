@@ -38,6 +38,7 @@ class Check:
         return {
             "observations": self.observations,
             "max_difference": self.max_difference,
+            "difference": "absolute; of an action with half a range above 1, divided by it",
             "ties": self.ties,
             "tolerance": TOLERANCE,
         }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from rl_training.deploy.export.policy import NEXT_STATE, STATE, Policy
 from rl_training.envs.host.wrappers import parse_wrappers
 from rl_training.envs.spaces import codecs_to_dict
 from rl_training.envs.tensor_codecs import OBSERVATION, TensorInput, action_output
-from rl_training.files.atomic import read_json
+from rl_training.files.atomic import read_json, to_json
 
 FORMAT = 1
 SUFFIX = ".contract.json"
@@ -68,6 +70,13 @@ def _described(one: TensorInput) -> dict[str, Any]:
     return found if one.low is None and one.high is None else {**found, "low": one.low, "high": one.high}
 
 
+def false_entry(contract: Mapping[str, Any], policy: Policy) -> str | None:
+    """The first entry of a contract that is not what it should be for this policy."""
+    right = json.loads(to_json(describe_policy(policy)))  # tuples are lists in JSON
+    compared = (name for name in right if name not in ("library", "agent"))  # the agent is compared by its digest
+    return next((name for name in compared if contract.get(name) != right[name]), None)
+
+
 def read_contract(path: Path) -> dict[str, Any]:
     """The contract of an exported file, checked as far as `verify` needs it."""
     place = contract_path(path)
@@ -78,6 +87,8 @@ def read_contract(path: Path) -> dict[str, Any]:
         raise UserError(f"{place}: not a contract of an exported policy")
     if found.get("format") != FORMAT:
         raise UserError(f"{place}: format must be {FORMAT}, got {shown(found.get('format'))}")
+    if not isinstance(found.get("to"), str):
+        raise UserError(f"{place}: to must be a format, got {shown(found.get('to'))}")
     for name, value in (("sha256", found.get("sha256")), ("agent.sha256", found["agent"].get("sha256"))):
         if not isinstance(value, str):
             raise UserError(f"{place}: {name} must be a digest, got {shown(value)}")

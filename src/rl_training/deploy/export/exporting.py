@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rl_training.core.checks import UserError, require
+from rl_training.core.checks import UserError
 from rl_training.deploy.export import numpy_runner
 from rl_training.deploy.export.check import Check, check_policy, measured_latency
-from rl_training.deploy.export.contract import contract_path, describe_policy, read_contract
+from rl_training.deploy.export.contract import contract_path, describe_policy, false_entry, read_contract
 from rl_training.deploy.export.formats import FORMATS, format_of
 from rl_training.deploy.export.policy import Policy
 from rl_training.files.atomic import read_bytes, replace_file, to_json
 from rl_training.run.agent import Agent
 
 MAX_FILE_BYTES = 2**31
+RUNNER = Path(numpy_runner.__file__)
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,9 @@ def export_agent(agent: Agent, path: str | Path, to: str | None = None, seed_ind
     """
     path = Path(path)
     chosen = format_of(path, to)
-    count = len(agent.learner.seeds)
-    require(0 <= seed_index < count, "seed_index", f">= 0 and < {count}, the number of seeds, got {seed_index}")
+    runner = path.with_name(f"{path.stem}_runner.py") if chosen.name == "numpy" else None
+    if runner is not None:
+        _check_overwritten(runner)
     policy = Policy(agent, seed_index)
     data = chosen.pack(policy)
     run = chosen.load(data, policy)
@@ -48,15 +50,21 @@ def export_agent(agent: Agent, path: str | Path, to: str | None = None, seed_ind
     about = {"to": chosen.name, "file": path.name, "sha256": hashlib.sha256(data).hexdigest()}
     measured = {"checked": check.to_dict(), "latency_us": latency}
     contract = {**describe_policy(policy), **about, **measured}
-    runner = path.with_name(f"{path.stem}_runner.py") if chosen.name == "numpy" else None
     try:
         replace_file(path, data)
         if runner is not None:
-            replace_file(runner, Path(numpy_runner.__file__).read_bytes())
+            replace_file(runner, RUNNER.read_bytes())
         replace_file(contract_path(path), to_json(contract, indent=2))
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from error
     return Exported(path, contract_path(path), runner, contract, check, latency)
+
+
+def _check_overwritten(runner: Path) -> None:
+    """Reject the path of a runner at which there is a file of the user."""
+    first_line = RUNNER.read_bytes().partition(b"\n")[0]
+    if runner.exists() and (not runner.is_file() or not runner.read_bytes().startswith(first_line)):
+        raise UserError(f"{runner}: is no runner of this library and would be overwritten; choose another output")
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ def verify_export(path: str | Path, agent: Agent, seed_index: int = 0) -> Verifi
     if not path.exists():
         raise UserError(f"{path}: no such file")
     contract, data = read_contract(path), read_bytes(path.resolve(), MAX_FILE_BYTES)
-    if contract.get("to") not in FORMATS or FORMATS[contract["to"]] is not chosen:
+    if FORMATS.get(contract["to"]) is not chosen:
         raise UserError(f"{contract_path(path)}: is not the contract of a {chosen.suffix} file")
     digest, was = agent.digest(seed_index), contract["agent"]["sha256"]
     changed = None
@@ -92,11 +100,18 @@ def verify_export(path: str | Path, agent: Agent, seed_index: int = 0) -> Verifi
         changed = f"{path}: the file has changed since its export (sha256)"
     elif digest != was:
         changed = f"{path}: the agent has changed since the export (sha256 {was[:12]} then, {digest[:12]} now)"
+    policy = Policy(agent, seed_index)
+    wrong = None if changed else false_entry(contract, policy)
+    if wrong is not None:
+        changed = f"{contract_path(path)}: {wrong} is not the agent's"
     if chosen.runs_code:
         return Verified(path, changed, None)
-    policy = Policy(agent, seed_index)
     try:
-        check = check_policy(chosen.load(data, policy), policy, str(path))
+        run = chosen.load(data, policy)
+    except UserError as error:
+        return Verified(path, changed or f"{path}: {error}", None)
+    try:
+        check = check_policy(run, policy, str(path))
     except UserError as error:
         return Verified(path, changed or str(error), None)
     except Exception as error:  # a file of another agent: its inputs or outputs do not fit

@@ -132,8 +132,9 @@ def load_npz(data: bytes, policy: Policy) -> Run:
     """The policy of an .npz file, by the runner of this package and never by one that lies beside the file."""
     try:
         runner = numpy_runner.NumpyPolicy(io.BytesIO(data))
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        raise UserError(f"not an exported policy: {one_line(error)}") from error
+    except Exception as error:  # of a damaged file: numpy, zipfile and its codecs have their own
+        why = "it holds a pickle" if "pickle" in str(error) else one_line(error)
+        raise UserError(f"not an exported policy: {why}") from error
 
     def run(inputs: Mapping[str, Array]) -> list[Array]:
         with np.errstate(all="ignore"):

@@ -38,6 +38,7 @@ class Policy(nn.Module):
 
     def __init__(self, agent: Agent, seed_index: int = 0) -> None:
         super().__init__()
+        agent.check_seed_index(seed_index)
         self.seed_index = seed_index
         self.agent, learner = [agent], agent.learner  # in a list: it is no part of this module
         groups = _on_cpu(learner.engine.groups_by_seed()[seed_index])

@@ -101,8 +101,10 @@ def check_manifest(found: Any, repo: str) -> dict[str, str]:
     if not isinstance(files, dict) or found.get("format") != FORMAT:
         raise UserError(f"{repo}: not an agent of this library (its {MANIFEST} is not one of format {FORMAT})")
     for name, digest in files.items():
-        if name not in SHARED or not isinstance(digest, str):
+        if name not in SHARED:
             raise UserError(f"{repo}: {MANIFEST} names {shown(name)}, which is no file of an agent")
+        if not isinstance(digest, str):
+            raise UserError(f"{repo}: {MANIFEST} has no digest of {name}, got {shown(digest)}")
     if AGENT not in files:
         raise UserError(f"{repo}: {MANIFEST} has no {AGENT}")
     return dict(files)

@@ -25,7 +25,7 @@ from rl_training.deploy.hub.card import (
     shared_config,
 )
 from rl_training.envs.host.factory import EnvFactory, env_source, split_env
-from rl_training.files.atomic import finite, read_bytes, read_json, replace_file, to_json
+from rl_training.files.atomic import MAX_JSON_BYTES, finite, read_bytes, read_json, replace_file, to_json
 from rl_training.run.agent import Agent, load_agent
 from rl_training.run.artifacts import record_video
 from rl_training.run.workflows import evaluate_agent
@@ -93,13 +93,17 @@ def pull_agent(repo: str, folder: str | Path, *, revision: str | None = None, en
 
         with _one_line_errors(repo, api.endpoint):
             commit = api.repo_info(repo, revision=revision).sha  # so that all files are of one commit
-        digests = check_manifest(read_json(download(MANIFEST, commit)), repo)
-        files = {}
+        listed = download(MANIFEST, commit)
+        digests = check_manifest(read_json(listed), repo)
+        files = {MANIFEST: read_bytes(listed, MAX_JSON_BYTES)}  # with which the folder can be checked again
         for name, digest in digests.items():
             files[name] = read_bytes(download(name, commit).resolve(), MAX_FILE_BYTES)
             if hashlib.sha256(files[name]).hexdigest() != digest:
                 raise UserError(f"{repo}: {name} is damaged (sha256)")
-        load_agent(Path(place) / AGENT)  # a file that is no agent is rejected before anything is written
+        try:
+            load_agent(Path(place) / AGENT)  # a file that is no agent is rejected before anything is written
+        except UserError as error:
+            raise UserError(f"{repo}: {str(error).replace(f'{Path(place) / AGENT}', AGENT)}") from error
     try:
         for name, data in files.items():
             replace_file(folder / name, data)
