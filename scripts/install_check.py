@@ -26,7 +26,8 @@ sys.path[:0] = [str(ROOT / folder) for folder in ("src", "benchmarks")]
 
 from provenance import write_result  # noqa: E402
 
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "src")
+TEXTS = ("README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "SECURITY.md")
+SOURCES = ("pyproject.toml", "MANIFEST.in", *TEXTS, "constraints.txt", "src")
 ASK = (
     "import importlib.metadata as m, json, platform;"
     "print(json.dumps([platform.python_version(), {d.name: d.version for d in m.distributions()}]))"
