@@ -11,7 +11,7 @@ import torch
 from rl_training.algorithms.base import Learner, ReplaySettings
 from rl_training.algorithms.registry import learner_class
 from rl_training.config.fields import parse
-from rl_training.config.settings import OfflineSettings
+from rl_training.config.offline_settings import OfflineSettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.specs import EnvSpec, continuous, discrete, image, vector
 from rl_training.data.datasets.transition_dataset import ResidentData, TransitionDataset

@@ -12,7 +12,8 @@ from rl_training.algorithms.drqv2 import DrQv2Settings
 from rl_training.algorithms.registry import algorithm_names, learner_class
 from rl_training.algorithms.sac import SACSettings
 from rl_training.algorithms.tqc import TQCSettings
-from rl_training.config.settings import OfflineSettings, ReplaySettings, RolloutSettings, TrainSettings
+from rl_training.config.offline_settings import OfflineSettings
+from rl_training.config.settings import ReplaySettings, RolloutSettings, TrainSettings
 
 
 def test_a_replay_is_plain_unless_an_algorithm_has_the_setting() -> None:

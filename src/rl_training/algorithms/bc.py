@@ -10,7 +10,7 @@ from torch import nn
 
 from rl_training.algorithms.base import Batch, LossResult, Noise, Phase
 from rl_training.algorithms.offline import GaussianPolicyLearner, GaussianPolicyNetworks
-from rl_training.config.settings import OfflineSettings
+from rl_training.config.offline_settings import OfflineSettings
 from rl_training.core.specs import EnvSpec
 from rl_training.models.features import network_input
 from rl_training.models.mlp_iql import ClippedGaussianModel

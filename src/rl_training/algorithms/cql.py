@@ -18,7 +18,7 @@ from rl_training.algorithms.losses import ensemble_squared_error, td_target
 from rl_training.algorithms.offline import OfflineLearner
 from rl_training.algorithms.sac import SAC, Critics, SACNetworks, SACSettings
 from rl_training.config.fields import above, at_least, setting
-from rl_training.config.settings import OfflineSettings
+from rl_training.config.offline_settings import OfflineSettings
 from rl_training.core.checks import require
 from rl_training.engine.gradients import map_tensors
 

@@ -23,7 +23,7 @@ from rl_training.algorithms.losses import (
 )
 from rl_training.algorithms.offline import GaussianPolicyLearner, GaussianPolicyNetworks
 from rl_training.config.fields import above, closed_interval, one_of, open_interval, setting
-from rl_training.config.settings import OfflineSettings
+from rl_training.config.offline_settings import OfflineSettings
 from rl_training.core.schedules import cosine
 from rl_training.core.specs import EnvSpec
 from rl_training.models.features import network_input

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms.base import Act, Batch, BoundNetwork, Learner, Networks
 from rl_training.algorithms.definition import ANY_OBSERVATION
-from rl_training.config.settings import RECIPE, SOURCES, dataset_kind_of
+from rl_training.config.offline_settings import RECIPE, SOURCES, dataset_kind_of
 from rl_training.core.specs import Kind
 from rl_training.data.datasets.formats.minari import find_minari
 from rl_training.models.parts import MAX_ACTION, gaussian_log_density

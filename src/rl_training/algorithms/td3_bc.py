@@ -11,7 +11,7 @@ from rl_training.algorithms.base import Batch, LossResult, Noise
 from rl_training.algorithms.offline import OfflineLearner
 from rl_training.algorithms.td3 import TD3, TD3Networks, TD3Settings
 from rl_training.config.fields import above, setting
-from rl_training.config.settings import OfflineSettings
+from rl_training.config.offline_settings import OfflineSettings
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rl_training.algorithms.base import Learner
-from rl_training.config.settings import OfflineSettings, TrainSettings
+from rl_training.config.offline_settings import OfflineSettings
+from rl_training.config.settings import TrainSettings
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.specs import EnvSpec
 from rl_training.data.datasets.memory import Dataset

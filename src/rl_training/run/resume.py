@@ -16,7 +16,7 @@ from rl_training.checkpoint.schema import find_checkpoint, invalid_file
 from rl_training.checkpoint.write import remove_leftovers
 from rl_training.config.fields import parse
 from rl_training.config.objects import Objects, with_objects
-from rl_training.config.settings import OfflineSettings
+from rl_training.config.offline_settings import OfflineSettings
 from rl_training.config.train_config import TrainConfig, config_from_dict
 from rl_training.config.yaml_loading import load_yaml
 from rl_training.core.checks import UserError

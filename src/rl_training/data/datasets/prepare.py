@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rl_training.config.settings import OfflineSettings
+from rl_training.config.offline_settings import OfflineSettings
 from rl_training.core.assets import find_packaged_asset
 from rl_training.core.checks import UserError
 from rl_training.core.specs import ArraySpec, EnvSpec
