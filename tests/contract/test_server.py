@@ -27,7 +27,8 @@ from harness import ROOT, run_cli
 from masked_envs import SPACES as MASKED_ACTIONS
 
 from rl_training.core.checks import UserError
-from rl_training.deploy.server.server import Limits, Predictions, PredictionServer
+from rl_training.deploy.server.predictions import Limits, Predictions
+from rl_training.deploy.server.server import PredictionServer
 
 Serve = Callable[..., "Client"]
 

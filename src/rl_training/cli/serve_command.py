@@ -24,7 +24,8 @@ def add_serve(subparsers: Any) -> None:
 
 def run_serve(args: Args) -> int:
     from rl_training.core.checks import require
-    from rl_training.deploy.server.server import Limits, Predictions, PredictionServer, serve_until_stopped
+    from rl_training.deploy.server.predictions import Limits, Predictions
+    from rl_training.deploy.server.server import PredictionServer, serve_until_stopped
     from rl_training.run.agent import load_agent
 
     defaults = Limits()
