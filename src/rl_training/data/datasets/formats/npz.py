@@ -1,15 +1,8 @@
-"""Reading untrusted npz archives without numpy's loader, and writing npz archives.
-
-Nothing is evaluated or unpickled, declared sizes are compared with the archive's before anything is allocated, and
-arrays are read block by block.
-"""
+"""Reading untrusted npz archives without numpy's loader, array by array and block by block, and writing them."""
 
 from __future__ import annotations
 
-import math
-import re
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,20 +11,10 @@ from typing import IO, Any
 import numpy as np
 
 from rl_training.core.checks import UserError, one_line, shown
-from rl_training.data.datasets.array_store import BLOCK_BYTES, Array, layout_bytes
+from rl_training.data.datasets.array_store import BLOCK_BYTES, Array
+from rl_training.files.npy import READ_ERRORS, Header, check_size, open_member, read_exactly, read_header
 
-# What numpy writes; an element type is a code such as <f4, or a list for records, which are rejected.
-HEADER = re.compile(
-    r"\{'descr': (?P<descr>'[^']*'|\[.*\]), 'fortran_order': (?P<fortran>True|False), "
-    r"'shape': \((?P<shape>[\d, ]*)\), \} *\n"
-)
-MAX_HEADER_BYTES = 1 << 16
 MAX_MEMBERS = 1000
-MAX_AXES, MAX_ELEMENTS = 32, 1 << 48
-NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
-TEXT = re.compile(r"[<>|=]?[US]\d{1,6}")
-COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
-_READ_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError)
 
 
 class NpzReader:
@@ -51,38 +34,19 @@ class NpzReader:
 
     def _read_layout(self, name: str) -> None:
         with self._open(name) as member:
-            shape, dtype, fortran = self._header(member, name)
-            start = member.tell()
-        if dtype.kind in "US":  # a comment
-            return
-        declared, stored = layout_bytes({name: (shape, dtype)}), self.archive.getinfo(name).file_size - start
+            header = self._header(member, name)
+            if header.dtype.kind in "US":  # a comment
+                return
+            check_size(header, self.archive.getinfo(name).file_size - member.tell(), self._where(name))
         key = name.removesuffix(".npy")
-        if declared != stored:
-            raise UserError(f"{self.path}: {shown(key)} declares {declared} bytes and holds {stored}")
-        self.layout[key] = (shape, dtype.newbyteorder("="))
-        self._stored[key] = (dtype, fortran)
+        self.layout[key] = (header.shape, header.dtype.newbyteorder("="))
+        self._stored[key] = (header.dtype, header.fortran)
 
-    def _header(self, member: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
-        where = f"{self.path}: {shown(name.removesuffix('.npy'))}"
-        start = _exactly(member, 8)
-        if start[:6] != b"\x93NUMPY" or start[6] not in (1, 2, 3):
-            raise UserError(f"{where} is not a numpy array")
-        length = int.from_bytes(_exactly(member, 2 if start[6] == 1 else 4), "little")
-        if length > MAX_HEADER_BYTES:
-            raise UserError(f"{where} has a header of {length} bytes")
-        found = HEADER.fullmatch(_exactly(member, length).decode("latin-1"))
-        if found is None:
-            raise UserError(f"{where} has a header that numpy does not write")
-        descr = found["descr"].strip("'")
-        if "O" in descr:
-            raise UserError(f"{where} contains Python objects, which are never loaded")
-        comment = TEXT.fullmatch(descr) and name.removesuffix(".npy") not in self.wanted
-        if not NUMBERS.fullmatch(descr) and not comment:
-            raise UserError(f"{where} has elements of type {shown(descr)}, numbers of at most 64 bits are expected")
-        shape = tuple(int(length) for length in found["shape"].replace(" ", "").split(",") if length)
-        if len(shape) > MAX_AXES or math.prod(max(length, 1) for length in shape) >= MAX_ELEMENTS:
-            raise UserError(f"{where} is of shape {shown(str(shape))}, which no array has")
-        return shape, np.dtype(descr), found["fortran"] == "True"
+    def _header(self, member: IO[bytes], name: str) -> Header:
+        return read_header(member, self._where(name), text=name.removesuffix(".npy") not in self.wanted)
+
+    def _where(self, name: str) -> str:
+        return f"{self.path}: {shown(name.removesuffix('.npy'))}"
 
     def read(self, name: str, out: Array) -> None:
         """Fill `out`, of the shape and dtype in `layout`, block by block."""
@@ -94,27 +58,18 @@ class NpzReader:
             self._header(member, f"{name}.npy")
             for start in range(0, out.size, step):
                 count = min(step, out.size - start)
-                numbers[start : start + count] = np.frombuffer(_exactly(member, count * dtype.itemsize), dtype)
+                numbers[start : start + count] = np.frombuffer(read_exactly(member, count * dtype.itemsize), dtype)
 
     @contextmanager
     def _open(self, name: str) -> Iterator[IO[bytes]]:
         try:
-            if self.archive.getinfo(name).compress_type not in COMPRESSIONS:
-                raise NotImplementedError("compressed in a way that numpy does not write")
-            with self.archive.open(name) as member:
+            with open_member(self.archive, name) as member:
                 yield member
         except UserError:
             raise
-        except _READ_ERRORS as error:
-            key = shown(name.removesuffix(".npy"))
-            raise UserError(f"{self.path}: {key} is damaged ({one_line(error) or type(error).__name__})") from error
-
-
-def _exactly(member: IO[bytes], count: int) -> bytes:
-    data = member.read(count)
-    if len(data) != count:
-        raise EOFError("it ends too early")
-    return data
+        except READ_ERRORS as error:
+            why = one_line(error) or type(error).__name__
+            raise UserError(f"{self._where(name)} is damaged ({why})") from error
 
 
 @contextmanager
@@ -122,7 +77,7 @@ def open_npz(path: Path, wanted: tuple[str, ...]) -> Iterator[NpzReader]:
     """Open an archive, of which `wanted` must be numbers."""
     try:
         archive = zipfile.ZipFile(path)
-    except _READ_ERRORS as error:
+    except READ_ERRORS as error:
         raise UserError(f"{path}: not an npz file ({one_line(error)})") from error
     with archive:
         yield NpzReader(path, archive, wanted)
