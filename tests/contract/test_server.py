@@ -9,10 +9,12 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +29,7 @@ from harness import ROOT, run_cli
 from masked_envs import SPACES as MASKED_ACTIONS
 
 from rl_training.core.checks import UserError
+from rl_training.deploy.server.bodies import NPZ, BadRequest, read_request
 from rl_training.deploy.server.predictions import Limits, Predictions
 from rl_training.deploy.server.server import PredictionServer
 
@@ -131,6 +134,39 @@ def _npz(**arrays: Any) -> bytes:
     return file.getvalue()
 
 
+def _npy(header: str) -> bytes:
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+
+
+def _archive(data: bytes, method: int = zipfile.ZIP_DEFLATED, names: tuple[str, ...] = ("obs.npy",)) -> bytes:
+    """An archive that has the same data by every name."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name in names:
+            archive.writestr(name, data)
+    return file.getvalue()
+
+
+def _declaring(archive: bytes, offset: int, value: bytes) -> bytes:
+    """An archive of one member with other bytes at an offset in its entry of the directory."""
+    place = archive.rindex(b"PK\x01\x02") + offset
+    return archive[:place] + value + archive[place + len(value) :]
+
+
+def _far_away(archive: bytes) -> bytes:
+    """An archive of one member that declares to begin at byte 2**63."""
+    entry, end = archive.rindex(b"PK\x01\x02"), archive.rindex(b"PK\x05\x06")
+    extra = struct.pack("<HHQ", 1, 8, 2**63)
+    directory = _declaring(_declaring(archive, 42, b"\xff" * 4), 30, struct.pack("<H", len(extra)))[entry:end] + extra
+    return (
+        archive[:entry] + directory + archive[end : end + 12] + struct.pack("<I", len(directory)) + archive[end + 16 :]
+    )
+
+
+NUMBERS_FILE = _npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }\n") + bytes(range(12))
+DEFLATED, LZMA = _archive(NUMBERS_FILE), _archive(NUMBERS_FILE, zipfile.ZIP_LZMA)
+DAMAGE = 30 + len("obs.npy") + 4  # into the stream of the first member
+
 BAD: list[tuple[Any, str, int, str]] = [
     (b"{", "application/json", 400, "the body must be JSON"),
     (b"[" * 100_000, "application/json", 400, "the body must be JSON"),
@@ -150,6 +186,13 @@ BAD: list[tuple[Any, str, int, str]] = [
     (b"x", "text/plain", 415, "Content-Type must be"),
     (b"x", "application/x-npy", 400, "as written by numpy.save"),
     (b"x", "application/x-npz", 400, "as written by numpy.savez"),
+    (_npy("{'descr': ("), "application/x-npy", 400, "a header that numpy does not write"),
+    (_npy("'''"), "application/x-npy", 400, "a header that numpy does not write"),
+    (_npy("(" * 3900), "application/x-npy", 400, "a header that numpy does not write"),
+    (DEFLATED[:DAMAGE] + b"\xff" * 20 + DEFLATED[DAMAGE + 20 :], "application/x-npz", 400, "as written by numpy.savez"),
+    (LZMA, "application/x-npz", 400, "compressed in a way that numpy does not write"),
+    (_archive(NUMBERS_FILE, names=("obs", "obs.npy")), "application/x-npz", 400, "distinct names, got 'obs' twice"),
+    (_far_away(DEFLATED), "application/x-npz", 400, "as written by numpy.savez"),
     (_npz(obs=[0, 0, 0], episode_start=[0.5]), "application/x-npz", 400, "episode_start must be an array of bool"),
 ]
 
@@ -188,6 +231,17 @@ def test_hostile_arrays(serve: Serve, plain_agent: Any, tmp_path: Path) -> None:
         assert status in (400, 413) and answer["error"]
         client.connection.close()
     assert not (tmp_path / "executed").exists()
+
+
+def test_an_archive_that_understates_its_size_is_not_unpacked() -> None:
+    archive = _declaring(_archive(NUMBERS_FILE + bytes(50_000_000)), 24, struct.pack("<I", len(NUMBERS_FILE)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadRequest):
+            read_request(NPZ, archive, limit=1000)
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import zipfile
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rl_training.core.checks import UserError, did_you_mean, one_line, shown
+from rl_training.files.npy import READ_ERRORS, check_size, open_member, read_exactly, read_header
 
 Array = NDArray[Any]
 JSON, NPY, NPZ = "application/json", "application/x-npy", "application/x-npz"
@@ -66,31 +67,43 @@ def _reject(text: str) -> float:
     raise ValueError(f"{text} is not a number of JSON")
 
 
-def _read_npy(data: bytes) -> Array:
-    """An array of numbers whose header is as long as its data says; objects, which are pickles, are rejected."""
-    file = io.BytesIO(data)
+def _read_npy(body: bytes) -> Array:
+    with _rejecting("an array of numbers as written by numpy.save"):
+        return _read_array(io.BytesIO(body), len(body), "it")
+
+
+def _read_array(file: IO[bytes], size: int, where: str) -> Array:
+    """An array of numbers in a file of `size` bytes, of which no more are read: its header must say as much."""
+    header = read_header(file, where)
+    check_size(header, size - file.tell(), where)
+    numbers = np.frombuffer(read_exactly(file, header.nbytes), header.dtype)
+    return numbers.reshape(header.shape, order="F" if header.fortran else "C")
+
+
+@contextmanager
+def _rejecting(what: str) -> Iterator[None]:
+    """Context in which a body that cannot be read is a bad request."""
     try:
-        version = np.lib.format.read_magic(file)
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-        shape, order, dtype = read(file)
-        rest = data[file.tell() :]
-        if dtype.kind not in "biuf" or math.prod(shape) * dtype.itemsize != len(rest):
-            raise ValueError(f"{dtype} of shape {shape} and {len(rest)} bytes")
-        return np.frombuffer(rest, dtype).reshape(shape, order="F" if order else "C")
-    except (ValueError, KeyError, SyntaxError, TypeError, EOFError, MemoryError) as error:
-        raise BadRequest(f"the body must be an array of numbers as written by numpy.save: {one_line(error)}") from error
+        yield
+    except BadRequest:
+        raise
+    except READ_ERRORS as error:
+        raise BadRequest(f"the body must be {what}: {one_line(error) or type(error).__name__}") from error
 
 
 def _read_npz(body: bytes, limit: int) -> dict[str, Any]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(body)) as archive:
-            members = archive.infolist()
-            # Before anything is unpacked: a small file may hold a large one.
-            if len(members) > MAX_ARRAYS or sum(one.file_size for one in members) > limit:
-                raise BadRequest(f"the arrays must be at most {MAX_ARRAYS}, of {limit} bytes in all", 413)
-            arrays = {one.filename.removesuffix(".npy"): _read_npy(archive.read(one)) for one in members}
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
-        raise BadRequest(f"the body must be arrays as written by numpy.savez: {one_line(error)}") from error
+    arrays = {}
+    with _rejecting("arrays as written by numpy.savez"), zipfile.ZipFile(io.BytesIO(body)) as archive:
+        members = archive.infolist()
+        # Before anything is unpacked: a small file may hold a large one.
+        if len(members) > MAX_ARRAYS or sum(one.file_size for one in members) > limit:
+            raise BadRequest(f"the arrays must be at most {MAX_ARRAYS}, of {limit} bytes in all", 413)
+        for one in members:
+            name = one.filename.removesuffix(".npy")
+            if name in arrays:
+                raise BadRequest(f"the arrays must have distinct names, got {shown(name)} twice")
+            with open_member(archive, one.filename) as file:
+                arrays[name] = _read_array(file, one.file_size, shown(name))
     state = {name.removeprefix(STATE): arrays.pop(name) for name in list(arrays) if name.startswith(STATE)}
     found: dict[str, Any] = {"state": state} if state else {}
     found |= {name: arrays.pop(name) for name in ("action_mask", "episode_start") if name in arrays}
