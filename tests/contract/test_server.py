@@ -29,6 +29,7 @@ from harness import ROOT, run_cli
 from masked_envs import SPACES as MASKED_ACTIONS
 
 from rl_training.core.checks import UserError
+from rl_training.deploy.server import server as server_module
 from rl_training.deploy.server.bodies import NPZ, BadRequest, read_request
 from rl_training.deploy.server.predictions import Limits, Predictions
 from rl_training.deploy.server.server import PredictionServer
@@ -264,6 +265,28 @@ def test_a_body_without_a_length_and_broken_http(serve: Serve, plain_agent: Any)
         with socket.create_connection(client.server.server_address[:2], timeout=10) as connection:
             connection.sendall(sent)
             assert status in connection.recv(4096).splitlines()[0]
+
+
+def test_a_server_without_free_places_can_be_closed(
+    serve: Serve, plain_agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(server_module, "CLOSING_SECONDS", 0.1)
+    server, accepted = serve(plain_agent).server, threading.Semaphore(0)
+    # Called before a connection waits for a place.
+    monkeypatch.setattr(server, "verify_request", lambda *_: accepted.release() is None)
+    slow = [socket.create_connection(server.server_address[:2], timeout=20) for _ in range(2)]
+    try:
+        slow[0].sendall(b"POST /predict HTTP/1.1\r\nContent-Length: 10\r\n\r\n{")
+        for _ in slow:
+            assert accepted.acquire(timeout=20)
+        closing = threading.Thread(target=server.close)
+        closing.start()
+        closing.join(20)
+        assert not closing.is_alive()
+    finally:
+        for one in slow:
+            one.close()  # or the accepting thread would wait for ever
 
 
 def test_the_page_escapes_what_an_agent_says(serve: Serve) -> None:

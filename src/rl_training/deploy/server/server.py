@@ -45,8 +45,15 @@ class PredictionServer(ThreadingHTTPServer):
         return f"http://{host!s}:{port}"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        self._free.acquire()
-        super().process_request(request, client_address)
+        # `shutdown` waits for this thread, which must not wait for slow clients then.
+        while not self._free.acquire(timeout=0.1):
+            if self.closing.is_set():
+                return self.shutdown_request(request)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread can be started
+            self._free.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
