@@ -29,6 +29,7 @@ from harness import ROOT, run_cli
 from masked_envs import SPACES as MASKED_ACTIONS
 
 from rl_training.core.checks import UserError
+from rl_training.deploy.server import handler
 from rl_training.deploy.server import server as server_module
 from rl_training.deploy.server.bodies import NPZ, BadRequest, read_request
 from rl_training.deploy.server.predictions import Limits, Predictions
@@ -265,6 +266,27 @@ def test_a_body_without_a_length_and_broken_http(serve: Serve, plain_agent: Any)
         with socket.create_connection(client.server.server_address[:2], timeout=10) as connection:
             connection.sendall(sent)
             assert status in connection.recv(4096).splitlines()[0]
+
+
+def test_a_request_has_a_deadline_however_often_a_byte_comes(
+    serve: Serve, plain_agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handler, "CLIENT_SECONDS", 1.0)
+    client = serve(plain_agent)
+    for start in (b"POST /predict HTTP/1.1\r\n", b"POST /predict HTTP/1.1\r\nContent-Length: 1000\r\n\r\n"):
+        with socket.create_connection(client.server.server_address[:2], timeout=0.05) as connection:
+            connection.sendall(start)
+            for _ in range(600):
+                try:
+                    connection.sendall(b"x")
+                    assert connection.recv(100) == b""
+                    break
+                except TimeoutError:  # still open
+                    continue
+                except ConnectionError:
+                    break
+            else:
+                pytest.fail("the connection is still open")
 
 
 def test_a_server_without_free_places_can_be_closed(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import socket
 import sys
+import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
@@ -16,10 +19,43 @@ from rl_training.deploy.server.page import page
 if TYPE_CHECKING:
     from rl_training.deploy.server.server import PredictionServer
 
-CLIENT_SECONDS = 30.0  # that a client may take to send a request or to read its answer
+CLIENT_SECONDS = 30.0  # that a client may take to begin a request, to send it, and to read its answer
+SLOWEST = 2**16  # bytes a second of a body, for which it has so much longer
 METHODS = {"/": "GET, HEAD", "/contract": "GET, HEAD", "/health": "GET, HEAD", "/predict": "POST"}
 HTML = "text/html; charset=utf-8"
 POLICY = "default-src 'self' 'unsafe-inline'; img-src data:; frame-ancestors 'none'"  # of the page's content
+
+
+class Incoming(io.RawIOBase):
+    """What a client sends. A timeout for each read alone would let a client send a byte at a time for ever."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._deadline: float | None = None  # None: the next request has not begun
+
+    def wait(self) -> None:
+        """Wait for the next request, whose time begins with its first byte."""
+        self._deadline = None
+
+    def expect(self, seconds: float) -> None:
+        """Let what is still to be read arrive within this time."""
+        self._deadline = time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = CLIENT_SECONDS if self._deadline is None else self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request took too long")
+        self._connection.settimeout(left)
+        try:
+            count = self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(CLIENT_SECONDS)  # for the answer
+        if self._deadline is None:
+            self.expect(CLIENT_SECONDS)
+        return count
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -27,8 +63,17 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     server_version, sys_version = f"rl-training/{__version__}", ""
-    timeout = CLIENT_SECONDS
     server: PredictionServer
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self.incoming = Incoming(self.connection)
+        self.rfile = io.BufferedReader(self.incoming)
+
+    def handle_one_request(self) -> None:
+        self.incoming.wait()
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         with self.server.request_in_progress():
@@ -78,8 +123,10 @@ class Handler(BaseHTTPRequestHandler):
         if int(text) > limit:
             self.close_connection = True
             raise BadRequest(f"a request must be at most {limit} bytes, got {text}", 413)
-        body = self.rfile.read(int(text))
-        if len(body) != int(text):
+        length = int(text)
+        self.incoming.expect(CLIENT_SECONDS + length / SLOWEST)
+        body = self.rfile.read(length)
+        if len(body) != length:
             raise ConnectionError("the request ended early")
         return body
 
