@@ -268,6 +268,34 @@ def test_a_body_without_a_length_and_broken_http(serve: Serve, plain_agent: Any)
             assert status in connection.recv(4096).splitlines()[0]
 
 
+def raw(server: PredictionServer, sent: bytes) -> bytes:
+    """All that the server answers until it closes the connection."""
+    with socket.create_connection(server.server_address[:2], timeout=20) as connection:
+        connection.sendall(sent)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+SECOND = b"GET /second HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET /health HTTP/1.1\r\nContent-Length: %d\r\n\r\n", b"200"),
+        (b"HEAD /health HTTP/1.1\r\nContent-Length: %d\r\n\r\n", b"200"),
+        (b"GET /health HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n", b"200"),
+        (b"GET /health HTTP/1.1\r\nContent-Length : %d\r\n\r\n", b"400"),
+        (b"POST /predict HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: %d\r\n\r\n", b"400"),
+        (b"POST /predict HTTP/1.1\r\nContent-Length: 1" + b"0" * 5000 + b"\r\n\r\n", b"413"),
+    ],
+    ids=["length", "head", "chunked", "space", "two lengths", "digits"],
+)
+def test_a_body_is_never_the_next_request(serve: Serve, plain_agent: Any, sent: bytes, status: bytes) -> None:
+    head = sent % len(SECOND) if b"%" in sent else sent
+    answer = raw(serve(plain_agent).server, head + SECOND)
+    assert answer.count(b"HTTP/1.1") == 1 and status in answer.splitlines()[0]
+
+
 def test_a_request_has_a_deadline_however_often_a_byte_comes(
     serve: Serve, plain_agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import json
 import socket
 import sys
 import time
+from email.errors import MissingHeaderBodySeparatorDefect
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 CLIENT_SECONDS = 30.0  # that a client may take to begin a request, to send it, and to read its answer
 SLOWEST = 2**16  # bytes a second of a body, for which it has so much longer
+MAX_DIGITS = 20  # of a Content-Length; Python reads no more than 4300
 METHODS = {"/": "GET, HEAD", "/contract": "GET, HEAD", "/health": "GET, HEAD", "/predict": "POST"}
 HTML = "text/html; charset=utf-8"
 POLICY = "default-src 'self' 'unsafe-inline'; img-src data:; frame-ancestors 'none'"  # of the page's content
@@ -72,8 +74,19 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(self.incoming)
 
     def handle_one_request(self) -> None:
+        self.read_whole = False  # whether what comes next is another request
         self.incoming.wait()
         super().handle_one_request()
+
+    def parse_request(self) -> bool:
+        if not super().parse_request():
+            return False
+        # The parser takes the rest of the headers for a body, so a proxy may see another length than this server.
+        broken = any(isinstance(one, MissingHeaderBodySeparatorDefect) for one in self.headers.defects)
+        if broken or len(self.headers.get_all("Content-Length", [])) > 1:
+            self.send_error(HTTPStatus.BAD_REQUEST, "the headers must be lines of name: value, with one Content-Length")
+            return False
+        return True
 
     def do_GET(self) -> None:
         with self.server.request_in_progress():
@@ -86,6 +99,9 @@ class Handler(BaseHTTPRequestHandler):
             self._post()
 
     def _get(self) -> None:
+        # A body has no meaning here; left unread, it would be taken for the next request.
+        self.read_whole = not ("Content-Length" in self.headers or "Transfer-Encoding" in self.headers)
+        self.close_connection = self.close_connection or not self.read_whole
         predictions = self.server.predictions
         if self.path == "/health":
             health = {"status": "ok", "algorithm": predictions.contract["algorithm"], "answered": predictions.answered}
@@ -120,7 +136,7 @@ class Handler(BaseHTTPRequestHandler):
         if text is None or not (text.isascii() and text.isdigit()) or "Transfer-Encoding" in self.headers:
             self.close_connection = True
             raise BadRequest("a Content-Length is needed", 411)
-        if int(text) > limit:
+        if len(text) > MAX_DIGITS or int(text) > limit:
             self.close_connection = True
             raise BadRequest(f"a request must be at most {limit} bytes, got {text}", 413)
         length = int(text)
@@ -128,6 +144,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(length)
         if len(body) != length:
             raise ConnectionError("the request ended early")
+        self.read_whole = True
         return body
 
     def _reject_place(self) -> None:
