@@ -296,6 +296,14 @@ def test_a_body_is_never_the_next_request(serve: Serve, plain_agent: Any, sent: 
     assert answer.count(b"HTTP/1.1") == 1 and status in answer.splitlines()[0]
 
 
+def test_a_client_that_sends_first_sees_why_it_is_rejected(
+    serve: Serve, plain_agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handler, "LINGER_SECONDS", 60.0)
+    status, answer = serve(plain_agent, body_bytes=4000).predict(bytes(2**24))
+    assert status == 413 and "at most 4000 bytes" in answer["error"]
+
+
 def test_a_request_has_a_deadline_however_often_a_byte_comes(
     serve: Serve, plain_agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

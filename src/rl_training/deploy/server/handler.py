@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CLIENT_SECONDS = 30.0  # that a client may take to begin a request, to send it, and to read its answer
 SLOWEST = 2**16  # bytes a second of a body, for which it has so much longer
+LINGER_SECONDS, LINGER_BYTES = 5.0, 2**26  # of a rejected request that are still read
 MAX_DIGITS = 20  # of a Content-Length; Python reads no more than 4300
 METHODS = {"/": "GET, HEAD", "/contract": "GET, HEAD", "/health": "GET, HEAD", "/predict": "POST"}
 HTML = "text/html; charset=utf-8"
@@ -147,6 +148,14 @@ class Handler(BaseHTTPRequestHandler):
         self.read_whole = True
         return body
 
+    def _linger(self) -> None:
+        """Read what the client still sends: closed before, the connection is reset and the answer lost."""
+        self.connection.shutdown(socket.SHUT_WR)
+        self.incoming.expect(LINGER_SECONDS)
+        left = LINGER_BYTES
+        while left > 0 and (data := self.rfile.read1(2**16)):
+            left -= len(data)
+
     def _reject_place(self) -> None:
         """The answer to a path that does not exist, or does not take the method."""
         methods = METHODS.get(self.path)
@@ -174,6 +183,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
             self.end_headers()
             self.wfile.write(b"" if self.command == "HEAD" else body)
+            if self.close_connection and not self.read_whole:
+                self._linger()
         except OSError:
             self.close_connection = True
 
