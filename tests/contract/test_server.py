@@ -63,8 +63,8 @@ class Client:
 def serve() -> Iterator[Serve]:
     servers: list[tuple[PredictionServer, threading.Thread]] = []
 
-    def start(agent: Any, **limits: int) -> Client:
-        server = PredictionServer(Predictions(agent, limits=Limits(**limits)), "127.0.0.1", 0)
+    def start(agent: Any, host: str = "127.0.0.1", **limits: int) -> Client:
+        server = PredictionServer(Predictions(agent, limits=Limits(**limits)), host, 0)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         servers.append((server, thread))
@@ -367,6 +367,34 @@ def test_a_port_in_use_is_one_line(serve: Serve, plain_agent: Any, tmp_path: Pat
         PredictionServer(Predictions(plain_agent), "127.0.0.1", 65536)
 
 
+def test_hosts(plain_agent: Any) -> None:
+    predictions = Predictions(plain_agent)
+    for host, message in (("", "host must be an address"), ("a..b", r"a\.\.b")):
+        with pytest.raises(UserError, match=message) as caught:
+            PredictionServer(predictions, host, 0)
+        assert len(str(caught.value).splitlines()) == 1
+    server = PredictionServer(predictions, "localhost", 0)
+    server.server_close()
+    assert server.url.startswith("http://127.0.0.1:")  # IPv4 where a name has both
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_an_address_of_ipv6(serve: Serve, plain_agent: Any) -> None:
+    client = serve(plain_agent, host="::1")
+    port = client.server.server_address[1]
+    assert client.server.url == f"http://[::1]:{port}" and client.predict({"obs": [0, 0, 0]})[0] == 200
+    with pytest.raises(UserError, match=rf"^\[::1\]:{port} is in use"):
+        PredictionServer(client.server.predictions, "::1", port)
+
+
 def started(path: Path, *words: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
     """The program `rl-training serve`, and what it says when it is ready."""
     command = [sys.executable, "-m", "rl_training", "serve", str(path), "--port", "0", "--json", *words]
@@ -398,7 +426,8 @@ def test_a_signal_stops_the_program_cleanly(number: signal.Signals, plain_agent:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"), [(["--port", "99999"], "port must be"), (["--max-batch", "0"], "max_batch")]
+    ("words", "message"),
+    [(["--port", "99999"], "port must be"), (["--max-batch", "0"], "max_batch"), (["--host", ""], "host must be")],
 )
 @pytest.mark.sweep
 def test_invalid_commands(words: list[str], message: str, plain_agent: Any, tmp_path: Path) -> None:

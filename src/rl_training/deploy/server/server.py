@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import errno
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 from typing import Any
 
-from rl_training.core.checks import UserError
+from rl_training.core.checks import UserError, require, shown
 from rl_training.core.signals import active_signals, deferred
 from rl_training.deploy.server.handler import Handler
 from rl_training.deploy.server.predictions import Predictions
 
 MAX_CONNECTIONS = 512  # beyond them, connections wait to be accepted
 CLOSING_SECONDS = 5.0  # that requests in progress have to end when the server stops
+
+
+def _address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    """The family and address of a host; IPv4 where it has both."""
+    require(bool(host), "host", "an address; 127.0.0.1 is this machine alone, 0.0.0.0 is every network")
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # a part of the name that is empty or too long
+        raise UserError(f"host must be an address or a name, got {shown(host)}") from error
+    family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+    return family, (address[0], port, *address[2:])
+
+
+def _place(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class PredictionServer(ThreadingHTTPServer):
@@ -31,18 +47,19 @@ class PredictionServer(ThreadingHTTPServer):
         self._idle = threading.Condition()
         self._busy = 0
         try:
-            super().__init__((host, port), Handler)
+            self.address_family, address = _address(host, port)
+            super().__init__(address, Handler)
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
-            why = "is in use; another one, or 0 for any that is free, can be given" if taken else f": {error.strerror}"
-            raise UserError(f"{host}:{port} {why}" if taken else f"{host}:{port}{why}") from error
+            why = " is in use; another one, or 0 for any that is free, can be given" if taken else f": {error.strerror}"
+            raise UserError(f"{_place(host, port)}{why}") from error
         except OverflowError as error:
             raise UserError(f"port must be >= 0 and <= 65535, got {port}") from error
 
     @property
     def url(self) -> str:
         host, port = self.server_address[:2]
-        return f"http://{host!s}:{port}"
+        return f"http://{_place(str(host), port)}"
 
     def process_request(self, request: Any, client_address: Any) -> None:
         # `shutdown` waits for this thread, which must not wait for slow clients then.
