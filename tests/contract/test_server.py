@@ -130,6 +130,27 @@ def test_memory_and_masks(serve: Serve) -> None:
         assert np.allclose(state["h"], expected_state["h"], atol=1e-6)
 
 
+@pytest.mark.filterwarnings("error:The given NumPy array")
+def test_a_state_is_taken_as_answered_and_as_the_contract_has_it(serve: Serve) -> None:
+    agent = fresh_agent("ppo", VECTOR, ACTIONS["box"], recurrent="lstm", batch_size=8)
+    client = serve(agent)
+    shapes = {one["name"]: one["shape"] for one in client.server.predictions.contract["inputs"]}
+    state = client.predict(client.server.predictions.example)[1]["state"]  # the page's
+    single = {name: one[0] for name, one in state.items()}
+    assert all(["batch", *np.shape(one)] == shapes[f"state.{name}"] for name, one in single.items())
+    status, answer = client.predict({"obs": [1, 0, 0], "state": state})
+    assert status == 200 and client.predict({"obs": [1, 0, 0], "state": single}) == (200, answer)
+    assert answer != client.predict({"obs": [1, 0, 0], "state": {}})[1]
+    arrays = {f"state.{name}": np.array(one, np.float32) for name, one in single.items()}
+    assert client.predict(_npz(obs=np.array([1.0, 0, 0]), **arrays), "application/x-npz")[0] == 200
+    status, answer = client.predict({"obs": [[1, 0, 0]] * 2, "state": single})
+    assert status == 400 and "state: h must be of shape (2, 8), got (8,)" in answer["error"]
+
+
+def test_the_example_of_the_page_is_short(plain_agent: Any) -> None:
+    assert all(round(one, 2) == one for one in Predictions(plain_agent).example["obs"])
+
+
 def _npz(**arrays: Any) -> bytes:
     file = io.BytesIO()
     np.savez(file, **arrays)
@@ -332,7 +353,7 @@ def test_a_server_without_free_places_can_be_closed(
     monkeypatch.setattr(server_module, "CLOSING_SECONDS", 0.1)
     server, accepted = serve(plain_agent).server, threading.Semaphore(0)
     # Called before a connection waits for a place.
-    monkeypatch.setattr(server, "verify_request", lambda *_: accepted.release() is None)
+    monkeypatch.setattr(server, "verify_request", lambda *_: accepted.release() or True)
     slow = [socket.create_connection(server.server_address[:2], timeout=20) for _ in range(2)]
     try:
         slow[0].sendall(b"POST /predict HTTP/1.1\r\nContent-Length: 10\r\n\r\n{")

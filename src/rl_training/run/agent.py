@@ -180,10 +180,13 @@ class Agent:
 def _continued(name: str, initial: Tensor, given: Any, starts: Array) -> Tensor:
     """The state (seeds, rows, ...) that continues one seed's, with the initial state where an episode starts."""
     try:
-        found = torch.as_tensor(np.asarray(given), dtype=initial.dtype, device=initial.device)
+        # A copy: torch warns of arrays that cannot be written, such as those of a request.
+        found = torch.tensor(np.asarray(given), dtype=initial.dtype, device=initial.device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"state: {name} must be an array of numbers, got {shown(given)}") from error
     shape = tuple(initial.shape[1:])
+    if shape[0] == 1 and tuple(found.shape) == shape[1:]:  # of one observation, without its row
+        found = found[None]
     require(tuple(found.shape) == shape, f"state: {name}", f"of shape {shape}, got {tuple(found.shape)}")
     fresh = torch.tensor(starts, device=initial.device).expand(shape[0]).view(-1, *(1,) * (len(shape) - 1))
     return torch.where(fresh, initial, found)

@@ -89,6 +89,8 @@ def _example(policy: Policy) -> dict[str, Any]:
         if isinstance(value, tuple):
             return [short(one) for one in value]
         first = np.asarray(value)[0]
-        return (np.round(first, 2) if first.dtype.kind == "f" else first.astype(np.int64)).tolist()
+        # Of 64 bits: 0.1 of 32 bits is written with sixteen digits.
+        return (np.round(first.astype(np.float64), 2) if first.dtype.kind == "f" else first.astype(np.int64)).tolist()
 
-    return {name: short(one) for name, one in given.items()}
+    example = {name: short(one) for name, one in given.items()}
+    return {**example, "state": {}} if policy.states else example
