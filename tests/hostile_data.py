@@ -326,7 +326,7 @@ NPZ_CASES: dict[str, tuple[Builder, str]] = {
     ),
     "another compression": (
         other_compression,
-        "{path}: 'rewards' is damaged (compressed in a way that numpy does not write)",
+        "{path}: 'rewards' is damaged (neither stored nor deflated)",
     ),
     "expression": (
         member("rewards", npy("__import__('os').system('true')", "(6,)", bytes(24))),

@@ -213,7 +213,7 @@ BAD: list[tuple[Any, str, int, str]] = [
     (_npy("'''"), "application/x-npy", 400, "a header that numpy does not write"),
     (_npy("(" * 3900), "application/x-npy", 400, "a header that numpy does not write"),
     (DEFLATED[:DAMAGE] + b"\xff" * 20 + DEFLATED[DAMAGE + 20 :], "application/x-npz", 400, "as written by numpy.savez"),
-    (LZMA, "application/x-npz", 400, "compressed in a way that numpy does not write"),
+    (LZMA, "application/x-npz", 400, "neither stored nor deflated"),
     (_archive(NUMBERS_FILE, names=("obs", "obs.npy")), "application/x-npz", 400, "distinct names, got 'obs' twice"),
     (_far_away(DEFLATED), "application/x-npz", 400, "as written by numpy.savez"),
     (_npz(obs=[0, 0, 0], episode_start=[0.5]), "application/x-npz", 400, "episode_start must be an array of bool"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import zipfile
-import zlib
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -21,11 +19,6 @@ MAX_HEADER_BYTES = 1 << 16
 MAX_AXES, MAX_ELEMENTS = 32, 1 << 48
 NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 TEXT = re.compile(r"[<>|=]?[US]\d{1,6}")
-COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
-# What damaged archives and headers raise: an offset of 2**63 an OverflowError.
-READ_ERRORS = (
-    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, OverflowError, ValueError
-)  # fmt: skip
 
 
 class Header(NamedTuple):
@@ -39,13 +32,6 @@ class Header(NamedTuple):
     def nbytes(self) -> int:
         """The bytes of the array."""
         return math.prod(self.shape) * self.dtype.itemsize
-
-
-def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    """A member of an archive; `read` without a size unpacks all there is, whatever the archive declares."""
-    if archive.getinfo(name).compress_type not in COMPRESSIONS:
-        raise NotImplementedError("compressed in a way that numpy does not write")
-    return archive.open(name)
 
 
 def read_header(file: IO[bytes], where: str, text: bool = False) -> Header:

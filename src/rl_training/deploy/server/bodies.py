@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rl_training.core.checks import UserError, did_you_mean, one_line, shown
-from rl_training.files.npy import READ_ERRORS, check_size, open_member, read_exactly, read_header
+from rl_training.files.archives import READ_ERRORS, open_member
+from rl_training.files.npy import check_size, read_exactly, read_header
 
 Array = NDArray[Any]
 JSON, NPY, NPZ = "application/json", "application/x-npy", "application/x-npz"
@@ -102,7 +103,7 @@ def _read_npz(body: bytes, limit: int) -> dict[str, Any]:
             name = one.filename.removesuffix(".npy")
             if name in arrays:
                 raise BadRequest(f"the arrays must have distinct names, got {shown(name)} twice")
-            with open_member(archive, one.filename) as file:
+            with open_member(archive, one.filename, shown(name)) as file:
                 arrays[name] = _read_array(file, one.file_size, shown(name))
     state = {name.removeprefix(STATE): arrays.pop(name) for name in list(arrays) if name.startswith(STATE)}
     found: dict[str, Any] = {"state": state} if state else {}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from rl_training.core.checks import UserError, one_line, shown
+from rl_training.core.checks import UserError, shown
 from rl_training.data.datasets.array_store import BLOCK_BYTES, Array
-from rl_training.files.npy import READ_ERRORS, Header, check_size, open_member, read_exactly, read_header
+from rl_training.files.archives import open_archive, open_member
+from rl_training.files.npy import Header, check_size, read_exactly, read_header
 
 MAX_MEMBERS = 1000
 
@@ -60,26 +61,14 @@ class NpzReader:
                 count = min(step, out.size - start)
                 numbers[start : start + count] = np.frombuffer(read_exactly(member, count * dtype.itemsize), dtype)
 
-    @contextmanager
-    def _open(self, name: str) -> Iterator[IO[bytes]]:
-        try:
-            with open_member(self.archive, name) as member:
-                yield member
-        except UserError:
-            raise
-        except READ_ERRORS as error:
-            why = one_line(error) or type(error).__name__
-            raise UserError(f"{self._where(name)} is damaged ({why})") from error
+    def _open(self, name: str) -> AbstractContextManager[IO[bytes]]:
+        return open_member(self.archive, name, self._where(name))
 
 
 @contextmanager
 def open_npz(path: Path, wanted: tuple[str, ...]) -> Iterator[NpzReader]:
     """Open an archive, of which `wanted` must be numbers."""
-    try:
-        archive = zipfile.ZipFile(path)
-    except READ_ERRORS as error:
-        raise UserError(f"{path}: not an npz file ({one_line(error)})") from error
-    with archive:
+    with open_archive(path, f"{path}: not an npz file") as archive:
         yield NpzReader(path, archive, wanted)
 
 
