@@ -15,7 +15,8 @@ from rl_training.config.fields import parse
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError, shown
 from rl_training.deploy.sb3.mapping import POLICIES, Imported
-from rl_training.deploy.sb3.reading import SavedModel, read_model, read_statistics
+from rl_training.deploy.sb3.reading import SavedModel, read_model
+from rl_training.deploy.sb3.statistics import read_statistics
 from rl_training.envs.host.factory import EnvFactory, env_name, env_source, split_env
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, make_codecs
 from rl_training.run.agent import Agent

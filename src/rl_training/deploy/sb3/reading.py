@@ -10,23 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rl_training.core.checks import UserError, one_line, shown
-from rl_training.files.atomic import MAX_JSON_BYTES, parse_json, read_bytes
+from rl_training.files.atomic import MAX_JSON_BYTES, parse_json
 
-Array = NDArray[Any]
 DATA, WEIGHTS, VARIABLES = "data", "policy.pth", "pytorch_variables.pth"
 MAX_WEIGHT_BYTES = 2**31
-MAX_STATISTICS_BYTES = 2**28
-CONVERT = (
-    "vec = VecNormalize.load({path!r}, DummyVecEnv([lambda: gymnasium.make(ENV)]))",
-    "stats = dict(mean=vec.obs_rms.mean, var=vec.obs_rms.var, count=vec.obs_rms.count)",
-    'numpy.savez("stats.npz", **stats, epsilon=vec.epsilon, clip_obs=vec.clip_obs)',
-)
 
 
 @dataclass(frozen=True)
@@ -103,35 +94,3 @@ def _tensors(data: bytes, path: Path, name: str) -> dict[str, Tensor]:
 
 def _reject(path: Path, name: str) -> dict[str, Tensor]:
     raise UserError(f"{path}: {name} must hold tensors by name")
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """The mean and scale of observations, and how many there were."""
-
-    mean: Array
-    scale: Array
-    count: int
-
-
-def read_statistics(path: Path, size: int, limit: float) -> Statistics:
-    """The statistics of VecNormalize from an .npz file; a pickled one is rejected with the lines that convert it."""
-    data = read_bytes(path.resolve(), MAX_STATISTICS_BYTES) if path.exists() else None
-    if data is None:
-        raise UserError(f"{path}: no such file")
-    if not data.startswith(b"PK"):
-        code = [line.format(path=path.name) for line in CONVERT]
-        raise UserError(f"{path}: must be an .npz file; loading a pickle runs code. Convert it:", code=code)
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            found = {name: np.asarray(file[name], np.float64) for name in file.files}
-        mean, var = found["mean"].reshape(-1), found["var"].reshape(-1)
-        count = float(found.get("count", np.float64(1)))
-        epsilon, clip = float(found.get("epsilon", np.float64(1e-8))), float(found.get("clip_obs", np.float64(limit)))
-    except (KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path}: must be an .npz file with mean, var and count ({one_line(error)})") from error
-    if mean.shape != (size,) or var.shape != (size,) or not (np.isfinite(mean).all() and (var >= 0).all()):
-        raise UserError(f"{path}: mean and var must be {size} numbers each, var >= 0")
-    if clip != limit:
-        raise UserError(f"{path}: clip_obs must be {limit:g}, which is fixed here, got {clip:g}")
-    return Statistics(mean, 1 / np.sqrt(var + epsilon), max(1, int(count)))
