@@ -6,18 +6,30 @@ import io
 import os
 import resource
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from sb3_files import GOLDEN
+from sb3_files import GOLDEN, rezipped, values
 
 from rl_training.cli.main import main
+from rl_training.deploy.sb3 import import_sb3
 
 NAN, INF = float("nan"), float("inf")
 MEMORY = 2**30  # beyond what the process has when a case begins
+TRPO = {
+    "policy_class": {"__module__": "stable_baselines3.common.policies"},
+    "batch_size": 128,
+    "cg_max_steps": 15,
+    "line_search_max_iter": 10,
+}
+
+
+CASES: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
+    "TRPO": (lambda: {"data": values("dqn", **TRPO)}, "TRPO is not supported; supported: SAC, TD3, DQN, PPO, A2C,"),
+}
 
 
 @pytest.fixture
@@ -48,6 +60,19 @@ class Refused:
 @pytest.fixture
 def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], little_memory: None) -> Refused:
     return Refused(tmp_path, capsys)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_weights_and_values(name: str, tmp_path: Path, refused: Refused) -> None:
+    build, message = CASES[name]
+    path = rezipped("dqn", tmp_path, **build())
+    assert path.stat().st_size < 10**7
+    refused([path, "--env", "CartPole-v1"], message)
+
+
+def test_a_setting_of_ppo_alone_does_not_stop_a2c(tmp_path: Path) -> None:
+    path = rezipped("ppo-choices", tmp_path, data=values("ppo-choices", clip_range=None, batch_size=128))
+    assert import_sb3(path, "CartPole-v1").config.algo == "a2c"
 
 
 def zipped(path: Path, kind: int, name: str, content: bytes, damage: bool = True) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from rl_training.algorithms.registry import learner_class
 from rl_training.config.fields import parse
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError, shown
-from rl_training.deploy.sb3.mapping import POLICIES, Imported
+from rl_training.deploy.sb3.mapping import POLICIES, SUPPORTED, Imported
 from rl_training.deploy.sb3.reading import SavedModel, read_model
 from rl_training.deploy.sb3.statistics import read_statistics
 from rl_training.envs.host.factory import EnvFactory, env_name, env_source, split_env
@@ -38,8 +39,8 @@ def import_sb3(
     """
     model = read_model(Path(path))
     if model.policy_module not in POLICIES:
-        known = ", ".join(name.split(".")[1] for name in POLICIES)
-        raise UserError(f"{model.path}: a policy of {shown(model.policy_module)} is not supported; supported: {known}")
+        module = shown(model.policy_module)
+        raise UserError(f"{model.path}: a policy of {module} is not supported; supported: {SUPPORTED}")
     activation, rule = POLICIES[model.policy_module]
     env_id, factory = split_env(env)
     base = TrainConfig(algo="ppo", env_id=env_name(env), env_kwargs=env_kwargs or {})
@@ -75,7 +76,7 @@ def _settings(model: SavedModel, found: Imported, default: str, normalized: bool
     settings: dict[str, Any] = {**found.settings, "network": network}
     if normalized:
         settings["normalize_observations"] = True
-    names = learner_class(found.algo).settings_type.__dataclass_fields__
+    names = {one.name for one in fields(learner_class(found.algo).settings_type) if one.init}
     for theirs, ours in SAME_SETTINGS.items():
         value = model.values.get(theirs)
         if ours in names and isinstance(value, (int, float)) and not isinstance(value, bool):

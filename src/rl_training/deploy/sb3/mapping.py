@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from rl_training.core.checks import UserError
 from rl_training.deploy.sb3.reading import SavedModel
 from rl_training.envs.spaces import ActionCodec
 
-Weights = Mapping[str, Tensor]
+SUPPORTED = "SAC, TD3, DQN, PPO, A2C, TQC, QR-DQN"
 Layers = list[tuple[Tensor, Tensor]]  # weights (outputs, inputs) and biases
 
 
@@ -108,7 +108,7 @@ def twin_delayed(model: SavedModel, action: ActionCodec) -> Imported:
     """TD3; DDPG, which has one critic there, is not here."""
     actor, critics = dense_layers(model, "actor.mu"), critics_of(model)
     if len(critics) != 2:
-        raise UserError(f"{model.path}: TD3 must have 2 critics, got {len(critics)}")
+        raise UserError(f"{model.path}: TD3 must have 2 critics, got {len(critics)}; DDPG is not supported")
     found = Imported("td3", _hidden(sizes(actor)[:-1], sizes(critics[0])[:-1]))
     found.add("actor.net", actor)
     found.add("critic.net", *critics)
@@ -139,6 +139,8 @@ def actor_critic(model: SavedModel, action: ActionCodec) -> Imported:
     """PPO and A2C; means of actions are in the environment's units there, and in [-1, 1] here."""
     if model.values.get("use_sde"):
         raise UserError(f"{model.path}: use_sde is not supported")
+    if "cg_max_steps" in model.values:  # its policy is of the same class
+        raise UserError(f"{model.path}: TRPO is not supported; supported: {SUPPORTED}")
     actor, critic = (dense_layers(model, f"mlp_extractor.{name}_net") for name in ("policy", "value"))
     found = Imported("ppo" if "clip_range" in model.values else "a2c", {"shared_network": False})
     found.settings |= _hidden(sizes(actor), sizes(critic))
