@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sb3_files import GOLDEN, rezipped, values
+import torch
+from sb3_files import GOLDEN, rezipped, values, weights
 
 from rl_training.cli.main import main
 from rl_training.deploy.sb3 import import_sb3
@@ -27,7 +28,37 @@ TRPO = {
 }
 
 
+def kwargs(**changes: Any) -> bytes:
+    return values("dqn", policy_kwargs={"net_arch": [8, 6], **changes})
+
+
+def also(**more: Any) -> dict[str, Any]:
+    return {"policy__pth": weights("dqn", **more)}
+
+
 CASES: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
+    # Networks that the imported agent would not have.
+    "extractor": (
+        lambda: also(q_net__features_extractor__0__weight=torch.eye(4)),
+        "its policy has 'q_net.features_extractor.0.weight'; only dense policies are supported",
+    ),
+    "extractor without weights": (
+        lambda: {"data": kwargs(features_extractor_class="<class 'mine.Squares'>")},
+        "features_extractor_class is not supported, got \"<class 'mine.Squares'>\"",
+    ),
+    "activation of one's own": (
+        lambda: {"data": kwargs(activation_fn="<class 'mine.ReLU'>")},
+        "activation_fn must be a class of torch.nn, got \"<class 'mine.ReLU'>\"",
+    ),
+    "further layer": (lambda: also(q_net__norm__weight=torch.ones(4)), "its policy has 'q_net.norm.weight'"),
+    "number of another script": (
+        lambda: also(**{"q_net__q_net__\u00b2__weight": torch.ones(1, 1)}),
+        "its policy has 'q_net.q_net.\u00b2.weight'",
+    ),
+    "number of 5,000 digits": (
+        lambda: also(**{f"q_net__q_net__{'1' * 5000}__weight": torch.ones(1, 1)}),
+        "its policy has 'q_net.q_net.111",
+    ),
     "TRPO": (lambda: {"data": values("dqn", **TRPO)}, "TRPO is not supported; supported: SAC, TD3, DQN, PPO, A2C,"),
 }
 

@@ -41,11 +41,13 @@ def import_sb3(
     if model.policy_module not in POLICIES:
         module = shown(model.policy_module)
         raise UserError(f"{model.path}: a policy of {module} is not supported; supported: {SUPPORTED}")
+    model.check_extractor()
     activation, rule = POLICIES[model.policy_module]
     env_id, factory = split_env(env)
     base = TrainConfig(algo="ppo", env_id=env_name(env), env_kwargs=env_kwargs or {})
     codecs = _codecs(model, env_source(base, env_id, factory))
     found = rule(model, codecs[1])
+    model.check_all_taken()
     settings = _settings(model, found, activation, normalization is not None)
     config = TrainConfig(
         algo=found.algo, env_id=env_name(env), env_kwargs=env_kwargs or {}, algo_kwargs=settings, seed=_seed(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,18 +38,13 @@ class Imported:
 
 def dense_layers(model: SavedModel, prefix: str) -> Layers:
     """The dense layers `<prefix>.<number>.weight` in their order."""
-    numbers = sorted(
-        int(name.removeprefix(f"{prefix}.").partition(".")[0])
-        for name in model.weights
-        if name.startswith(f"{prefix}.") and name.endswith(".weight")
-        if name.removeprefix(f"{prefix}.").partition(".")[0].isdigit()
-    )
-    return [layer(model, f"{prefix}.{number}") for number in numbers]
+    named = (re.fullmatch(rf"{re.escape(prefix)}\.([0-9]{{1,4}})\.weight", name) for name in model.weights)
+    return [layer(model, f"{prefix}.{number}") for number in sorted(int(one[1]) for one in named if one)]
 
 
 def layer(model: SavedModel, name: str) -> tuple[Tensor, Tensor]:
     try:
-        weight, bias = model.weights[f"{name}.weight"].float(), model.weights[f"{name}.bias"].float()
+        weight, bias = model.weight(f"{name}.weight"), model.weight(f"{name}.bias")
     except KeyError as error:
         raise UserError(
             f"{model.path}: its policy has no {error.args[0]}; only dense policies are supported"
@@ -144,7 +140,7 @@ def actor_critic(model: SavedModel, action: ActionCodec) -> Imported:
     actor, critic = (dense_layers(model, f"mlp_extractor.{name}_net") for name in ("policy", "value"))
     found = Imported("ppo" if "clip_range" in model.values else "a2c", {"shared_network": False})
     found.settings |= _hidden(sizes(actor), sizes(critic))
-    last, log_std = _action_layer(action, *layer(model, "action_net"), model.weights.get("log_std"))
+    last, log_std = _action_layer(model, action)
     found.add("actor.net", [*actor, last])
     found.add("critic.net", [*critic, layer(model, "value_net")])
     if log_std is not None:
@@ -152,10 +148,10 @@ def actor_critic(model: SavedModel, action: ActionCodec) -> Imported:
     return found
 
 
-def _action_layer(
-    action: ActionCodec, weight: Tensor, bias: Tensor, log_std: Tensor | None
-) -> tuple[tuple[Tensor, Tensor], Tensor | None]:
+def _action_layer(model: SavedModel, action: ActionCodec) -> tuple[tuple[Tensor, Tensor], Tensor | None]:
     """The last layer of an actor in the units of this library."""
+    weight, bias = layer(model, "action_net")
+    log_std = model.weight("log_std") if "log_std" in model.weights else None
     space = action.space
     if isinstance(space, spaces.MultiBinary):  # one logit for each element there, one for each of two choices here
         zeros = torch.zeros_like
@@ -168,7 +164,7 @@ def _action_layer(
     low, high = (torch.from_numpy(np.asarray(one, np.float64).reshape(-1)) for one in (space.low, space.high))
     half, centre = (high - low) / 2, (high + low) / 2
     if len(bias) != len(half):
-        raise UserError(f"its {len(bias)} actions do not fit the {len(half)} of the environment")
+        raise UserError(f"{model.path}: its {len(bias)} actions do not fit the {len(half)} of the environment")
     scaled = (weight.double() / half.unsqueeze(1)).float(), ((bias.double() - centre) / half).float()
     return scaled, (log_std.double() - half.log()).float()
 

@@ -6,7 +6,7 @@ import io
 import re
 import warnings
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from rl_training.files.atomic import MAX_JSON_BYTES, parse_json
 
 DATA, WEIGHTS, VARIABLES = "data", "policy.pth", "pytorch_variables.pth"
 MAX_WEIGHT_BYTES = 2**31
+FLATTEN = "<class 'stable_baselines3.common.torch_layers.FlattenExtractor'>"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,12 @@ class SavedModel:
     values: dict[str, Any]
     weights: dict[str, Tensor]
     variables: dict[str, Tensor]
+    taken: set[str] = field(default_factory=set)  # the names of the weights asked for so far
+
+    def weight(self, name: str) -> Tensor:
+        """A weight in float32; a KeyError where there is none."""
+        self.taken.add(name)
+        return self.weights[name].float()
 
     def policy_kwargs(self) -> dict[str, Any]:
         """The keywords of its policy; where they hold classes, their names as text."""
@@ -45,10 +52,23 @@ class SavedModel:
         given = self.policy_kwargs().get("activation_fn")
         if given is None:
             return default
-        name = re.search(r"\.(\w+)'>$", str(given))
+        name = re.fullmatch(r"<class 'torch\.nn\.modules\.\w+\.(\w+)'>", str(given))
         if name is None:
             raise UserError(f"{self.path}: activation_fn must be a class of torch.nn, got {shown(given)}")
         return name[1]
+
+    def check_extractor(self) -> None:
+        """Reject an extractor of features by its class: one without weights leaves no other trace."""
+        given = self.policy_kwargs().get("features_extractor_class")
+        if given not in (None, FLATTEN):
+            raise UserError(f"{self.path}: features_extractor_class is not supported, got {shown(given)}")
+
+    def check_all_taken(self) -> None:
+        """Reject weights that nothing has asked for, since the policy would act without them."""
+        for name in self.weights:
+            # Target networks are copies, which are made anew.
+            if name not in self.taken and not name.partition(".")[0].endswith("_target"):
+                raise UserError(f"{self.path}: its policy has {shown(name)}; only dense policies are supported")
 
 
 def read_model(path: Path) -> SavedModel:
