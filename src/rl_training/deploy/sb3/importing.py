@@ -18,6 +18,7 @@ from rl_training.core.checks import UserError, shown
 from rl_training.deploy.sb3.mapping import POLICIES, SUPPORTED, Imported
 from rl_training.deploy.sb3.reading import SavedModel, read_model
 from rl_training.deploy.sb3.statistics import read_statistics
+from rl_training.engine.engine import MAX_COUNT
 from rl_training.envs.host.factory import EnvFactory, env_name, env_source, split_env
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, env_spec, make_codecs
 from rl_training.run.agent import Agent
@@ -72,6 +73,15 @@ def _seed(model: SavedModel) -> int:
     return found if isinstance(found, int) and 0 <= found < 2**31 else 0
 
 
+def _steps(model: SavedModel) -> int:
+    found = model.values.get("num_timesteps", 0)
+    if not isinstance(found, int):  # a number of numpy is pickled
+        return 0
+    if not 0 <= found < MAX_COUNT:
+        raise UserError(f"{model.path}: num_timesteps must be >= 0 and < {MAX_COUNT}, got {shown(found)}")
+    return found
+
+
 def _settings(model: SavedModel, found: Imported, default: str, normalized: bool) -> dict[str, Any]:
     """The settings of the learner: those that make its networks, and a few of training that mean the same."""
     network = {**found.settings.get("network", {}), "activation": model.activation(default)}
@@ -96,8 +106,15 @@ def _build(
     cls, spec = learner_class(config.algo), env_spec(*codecs)
     if not cls.supports(spec):
         raise UserError(f"{model.path}: a {config.algo} agent does not fit {spec} of {config.env_id}")
-    learner = cls.create(spec, parse(cls.settings_type, config.algo_kwargs), [config.seed])
     parameters: dict[str, Tensor] = dict(found.parameters)
+    for name, one in parameters.items():
+        # Before networks are made of the file's layers and the environment's observations.
+        if name.endswith(".layers.0.weight") and one.shape[1] < spec.observation.size:
+            raise UserError(
+                f"{model.path}: its weights do not fit {config.env_id}: {name} takes {one.shape[1]} inputs, "
+                f"an observation has {spec.observation.size}"
+            )
+    learner = cls.create(spec, parse(cls.settings_type, config.algo_kwargs), [config.seed])
     count = None
     if normalization is not None:
         statistics = read_statistics(normalization, spec.observation.size, OBSERVATION_LIMIT)
@@ -119,5 +136,4 @@ def _build(
     learner.copy_targets()
     if count is not None:
         learner.set_observation_count(count)
-    steps = model.values.get("num_timesteps", 0)
-    return Agent(config, learner, *codecs, step=steps if isinstance(steps, int) and steps >= 0 else 0)
+    return Agent(config, learner, *codecs, step=_steps(model))

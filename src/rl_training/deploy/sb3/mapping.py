@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from rl_training.core.checks import UserError
+from rl_training.core.checks import UserError, shown
 from rl_training.deploy.sb3.reading import SavedModel
 from rl_training.envs.spaces import ActionCodec
 
@@ -24,12 +26,20 @@ Layers = list[tuple[Tensor, Tensor]]  # weights (outputs, inputs) and biases
 class Imported:
     """An algorithm here with its settings, and its parameters by name."""
 
+    path: Path  # of the model's file
     algo: str
     settings: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, Tensor] = field(default_factory=dict)
 
     def add(self, prefix: str, *members: Layers) -> None:
         """Add a network's dense layers: of one member, or of several, which are stacked."""
+        shapes = [[tuple(weight.shape) for weight, _ in layers] for layers in members]
+        if any(one != shapes[0] for one in shapes):
+            raise UserError(f"{self.path}: the members of {prefix} differ in their layers")
+        # A network is made of these sizes, and must not be larger than the weights of the file.
+        for (outputs, _), (_, inputs) in pairwise(shapes[0]):
+            if outputs != inputs:
+                raise UserError(f"{self.path}: a layer of {prefix} takes {inputs} inputs, not the {outputs} before it")
         for number, same in enumerate(zip(*members, strict=True)):
             weights, biases = [weight.T for weight, _ in same], [bias.unsqueeze(0) for _, bias in same]
             self.parameters[f"{prefix}.layers.{number}.weight"] = torch.stack(weights).contiguous()
@@ -77,18 +87,20 @@ def soft_actor_critic(model: SavedModel, action: ActionCodec, algo: str = "sac")
         layer(model, "actor.mu"),
         layer(model, "actor.log_std"),
     )
+    if mean[0].shape != log_std[0].shape:
+        raise UserError(f"{model.path}: actor.mu is {tuple(mean[0].shape)}, actor.log_std {tuple(log_std[0].shape)}")
     last = torch.cat([mean[0], log_std[0]]), torch.cat([mean[1], log_std[1]])
     critics = critics_of(model)
-    found = Imported(algo, {"num_critics": len(critics)})
+    found = Imported(model.path, algo, {"num_critics": len(critics)})
     found.settings |= _hidden(sizes(hidden), sizes(critics[0])[:-1])
     found.add("actor.net", [*hidden, last])
     found.add("critic.net", *critics)
-    alpha = model.variables.get("log_ent_coef", model.variables.get("ent_coef_tensor"))
-    if alpha is not None and alpha.numel() == 1:
-        log_alpha = alpha if "log_ent_coef" in model.variables else alpha.log()
-        found.parameters["temperature.log_alpha"] = log_alpha.float().reshape(())
-        if "log_ent_coef" not in model.variables:
-            found.settings["alpha"] = float(alpha)
+    log_alpha, alpha = model.variable("log_ent_coef"), model.variable("ent_coef_tensor")
+    if log_alpha is None and alpha is not None:
+        found.settings["alpha"] = float(alpha)
+        log_alpha = alpha.log()
+    if log_alpha is not None:
+        found.parameters["temperature.log_alpha"] = log_alpha
     return found
 
 
@@ -105,7 +117,7 @@ def twin_delayed(model: SavedModel, action: ActionCodec) -> Imported:
     actor, critics = dense_layers(model, "actor.mu"), critics_of(model)
     if len(critics) != 2:
         raise UserError(f"{model.path}: TD3 must have 2 critics, got {len(critics)}; DDPG is not supported")
-    found = Imported("td3", _hidden(sizes(actor)[:-1], sizes(critics[0])[:-1]))
+    found = Imported(model.path, "td3", _hidden(sizes(actor)[:-1], sizes(critics[0])[:-1]))
     found.add("actor.net", actor)
     found.add("critic.net", *critics)
     return found
@@ -113,7 +125,7 @@ def twin_delayed(model: SavedModel, action: ActionCodec) -> Imported:
 
 def deep_q(model: SavedModel, action: ActionCodec) -> Imported:
     layers = dense_layers(model, "q_net.q_net")
-    found = Imported("dqn", {"hidden_sizes": sizes(layers)[:-1], "double": False})
+    found = Imported(model.path, "dqn", {"hidden_sizes": sizes(layers)[:-1], "double": False})
     found.add("q.net", layers)
     return found
 
@@ -126,7 +138,7 @@ def quantile_regression(model: SavedModel, action: ActionCodec) -> Imported:
         raise UserError(f"{model.path}: its {len(bias)} outputs do not fit {choices} actions")
     quantiles = len(bias) // choices
     order = torch.arange(len(bias)).reshape(quantiles, choices).T.reshape(-1)
-    found = Imported("qr_dqn", {"hidden_sizes": sizes(hidden), "num_quantiles": quantiles, "double": False})
+    found = Imported(model.path, "qr_dqn", {"hidden_sizes": sizes(hidden), "num_quantiles": quantiles, "double": False})
     found.add("q.net", [*hidden, (weight[order], bias[order])])
     return found
 
@@ -138,7 +150,7 @@ def actor_critic(model: SavedModel, action: ActionCodec) -> Imported:
     if "cg_max_steps" in model.values:  # its policy is of the same class
         raise UserError(f"{model.path}: TRPO is not supported; supported: {SUPPORTED}")
     actor, critic = (dense_layers(model, f"mlp_extractor.{name}_net") for name in ("policy", "value"))
-    found = Imported("ppo" if "clip_range" in model.values else "a2c", {"shared_network": False})
+    found = Imported(model.path, "ppo" if "clip_range" in model.values else "a2c", {"shared_network": False})
     found.settings |= _hidden(sizes(actor), sizes(critic))
     last, log_std = _action_layer(model, action)
     found.add("actor.net", [*actor, last])
@@ -160,13 +172,16 @@ def _action_layer(model: SavedModel, action: ActionCodec) -> tuple[tuple[Tensor,
     if not isinstance(space, spaces.Box) or log_std is None:
         return (weight, bias), None
     if not action.spec.bounded:
-        return (weight, bias), log_std.float()
+        return (weight, bias), log_std
     low, high = (torch.from_numpy(np.asarray(one, np.float64).reshape(-1)) for one in (space.low, space.high))
     half, centre = (high - low) / 2, (high + low) / 2
-    if len(bias) != len(half):
+    if not bias.shape == log_std.shape == half.shape:
         raise UserError(f"{model.path}: its {len(bias)} actions do not fit the {len(half)} of the environment")
     scaled = (weight.double() / half.unsqueeze(1)).float(), ((bias.double() - centre) / half).float()
-    return scaled, (log_std.double() - half.log()).float()
+    log_std = (log_std.double() - half.log()).float()
+    if not all(one.isfinite().all() for one in (*scaled, log_std)):
+        raise UserError(f"{model.path}: its action_net gives infinite actions in {shown(space)}")
+    return scaled, log_std
 
 
 def _hidden(actor: list[int], critic: list[int]) -> dict[str, Any]:

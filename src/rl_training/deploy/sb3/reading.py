@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickletools
 import re
 import warnings
 import zipfile
@@ -14,10 +15,16 @@ import torch
 from torch import Tensor
 
 from rl_training.core.checks import UserError, one_line, shown
+from rl_training.files.archives import open_archive, open_member
 from rl_training.files.atomic import MAX_JSON_BYTES, parse_json
 
 DATA, WEIGHTS, VARIABLES = "data", "policy.pth", "pytorch_variables.pth"
 MAX_WEIGHT_BYTES = 2**31
+MAX_TENSORS = 1000
+MAX_PICKLE_BYTES = 2**20  # the names, types and shapes of so many
+# All that torch.save names for a dictionary of tensors. Much else that torch would load takes memory that no file has.
+PLAIN = re.compile(r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter)|torch \w+Storage")
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 FLATTEN = "<class 'stable_baselines3.common.torch_layers.FlattenExtractor'>"
 
 
@@ -29,12 +36,31 @@ class SavedModel:
     values: dict[str, Any]
     weights: dict[str, Tensor]
     variables: dict[str, Tensor]
-    taken: set[str] = field(default_factory=set)  # the names of the weights asked for so far
+    weight_bytes: int  # of the file with the weights
+    taken: dict[str, int] = field(default_factory=dict)  # the bytes of the weights asked for so far
 
     def weight(self, name: str) -> Tensor:
         """A weight in float32; a KeyError where there is none."""
-        self.taken.add(name)
-        return self.weights[name].float()
+        found = self.weights[name]
+        self.taken[name] = found.numel() * found.element_size()
+        if sum(self.taken.values()) > self.weight_bytes:  # views that repeat what is stored once
+            raise UserError(f"{self.path}: {shown(name)} is of shape {tuple(found.shape)}, its file is smaller")
+        return self._float32(name, found)
+
+    def variable(self, name: str) -> Tensor | None:
+        """A further tensor of one number, in float32; None where there is none."""
+        found = self.variables.get(name)
+        if found is None or found.numel() != 1:
+            return None
+        return self._float32(name, found).reshape(())
+
+    def _float32(self, name: str, found: Tensor) -> Tensor:
+        if found.dtype not in FLOATS or found.layout != torch.strided or found.device.type != "cpu":
+            raise UserError(f"{self.path}: {shown(name)} must be dense floats, got {found.dtype}")
+        result = found.float()
+        if not result.isfinite().all():
+            raise UserError(f"{self.path}: {shown(name)} has NaN or infinite numbers")
+        return result
 
     def policy_kwargs(self) -> dict[str, Any]:
         """The keywords of its policy; where they hold classes, their names as text."""
@@ -75,18 +101,17 @@ def read_model(path: Path) -> SavedModel:
     """Read a model file; a damaged or hostile one is rejected in one line."""
     if not path.exists():
         raise UserError(f"{path}: no such file")
-    try:
-        with zipfile.ZipFile(path.resolve()) as archive:
-            data = _member(archive, path, DATA, MAX_JSON_BYTES)
-            weights = _tensors(_member(archive, path, WEIGHTS, MAX_WEIGHT_BYTES), path, WEIGHTS)
-            known = VARIABLES in archive.namelist()
-            extra = _member(archive, path, VARIABLES, MAX_WEIGHT_BYTES) if known else b""
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
-        raise UserError(f"{path}: not a model of Stable-Baselines3 ({one_line(error)})") from error
+    if not path.is_file():  # opening a pipe might never end
+        raise UserError(f"{path}: not a regular file")
+    with open_archive(path, f"{path}: not a model of Stable-Baselines3") as archive:
+        data = _member(archive, path, DATA, MAX_JSON_BYTES)
+        stored = _member(archive, path, WEIGHTS, MAX_WEIGHT_BYTES)
+        extra = _member(archive, path, VARIABLES, MAX_WEIGHT_BYTES) if VARIABLES in archive.namelist() else b""
     values = parse_json(data, path)
     if not isinstance(values, dict):
         raise UserError(f"{path}: not a model of Stable-Baselines3 (its {DATA} is no JSON object)")
-    return SavedModel(path, values, weights, _tensors(extra, path, VARIABLES) if extra else {})
+    weights, variables = _tensors(stored, path, WEIGHTS), _tensors(extra, path, VARIABLES) if extra else {}
+    return SavedModel(path, values, weights, variables, len(stored))
 
 
 def _member(archive: zipfile.ZipFile, path: Path, name: str, limit: int) -> bytes:
@@ -94,11 +119,13 @@ def _member(archive: zipfile.ZipFile, path: Path, name: str, limit: int) -> byte
         raise UserError(f"{path}: not a model of Stable-Baselines3 (it has no {name})")
     if archive.getinfo(name).file_size > limit:  # before it is unpacked
         raise UserError(f"{path}: {name} has more than {limit} bytes")
-    return archive.read(name)
+    with open_member(archive, name, f"{path}: {name}") as member:
+        return member.read()
 
 
 def _tensors(data: bytes, path: Path, name: str) -> dict[str, Tensor]:
     """Tensors by name; anything else in the file is rejected, and never executed."""
+    _check_stored(data, path, name)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about pickles that are rejected anyway
@@ -109,7 +136,35 @@ def _tensors(data: bytes, path: Path, name: str) -> dict[str, Tensor]:
         return {} if found is None and name == VARIABLES else _reject(path, name)
     if not all(isinstance(key, str) and isinstance(one, Tensor) for key, one in found.items()):
         _reject(path, name)
+    if len(found) > MAX_TENSORS:
+        raise UserError(f"{path}: {name} has {len(found)} tensors, at most {MAX_TENSORS} are expected")
     return {key: one.detach() for key, one in found.items()}
+
+
+def _check_stored(data: bytes, path: Path, name: str) -> None:
+    """Reject what takes more memory than `data` once loaded: torch.save compresses nothing."""
+    wrong = f"{path}: {name} must hold nothing but tensors"
+    with open_archive(io.BytesIO(data), wrong) as archive:
+        members = archive.infolist()
+        if any(one.compress_type for one in members) or sum(one.file_size for one in members) > len(data):
+            raise UserError(f"{path}: {name} must not be compressed, as torch.save writes it")
+        for one in members:
+            if one.filename.lower().endswith(".pkl"):  # torch ignores case
+                if one.file_size > MAX_PICKLE_BYTES:
+                    raise UserError(f"{path}: {name} describes its tensors in {one.file_size} bytes")
+                with open_member(archive, one.filename, f"{path}: {name}") as member:
+                    _check_plain(member.read(), wrong)
+
+
+def _check_plain(pickled: bytes, wrong: str) -> None:
+    """Reject a pickle that names anything but plain tensors; it is parsed, not loaded."""
+    try:
+        named = [str(argument) for code, argument, _ in pickletools.genops(pickled) if code.name == "GLOBAL"]
+    except Exception as error:  # whatever damage makes of the parser
+        raise UserError(f"{wrong} ({one_line(error)})") from error
+    for one in named:
+        if not PLAIN.fullmatch(one):
+            raise UserError(f"{wrong}, got {shown(one)}")
 
 
 def _reject(path: Path, name: str) -> dict[str, Tensor]:
