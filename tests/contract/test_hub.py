@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import own_networks
 import pytest
 from fresh_agents import fresh_agent, saved
 from hub_stand_in import Hub
 
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
+from rl_training.deploy.hub import push_agent
 from rl_training.run.agent import load_agent
 
 pytest.importorskip("huggingface_hub")
@@ -65,6 +67,12 @@ def test_a_video_is_shared(hub: Hub, agent_file: Path) -> None:
     assert main(["push", str(agent_file), REPO, "--endpoint", hub.url, "--num-episodes", "0"]) == 0
     assert len(hub.repos[REPO]["replay.mp4"]) > 1000
     assert "It was not evaluated" in hub.repos[REPO]["README.md"].decode()
+
+
+def test_an_agent_with_an_own_network_is_pushed(hub: Hub) -> None:
+    agent = fresh_agent("td3", network={"actor": own_networks.BatchNormNet})
+    push_agent(agent, REPO, episodes=1, video=False, endpoint=hub.url)
+    assert b"actor: own_networks:BatchNormNet" in hub.repos[REPO]["config.yaml"]
 
 
 def test_paths_of_this_machine_are_not_shared(hub: Hub, tmp_path: Path) -> None:

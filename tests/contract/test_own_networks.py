@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,14 @@ def test_an_agent_with_own_networks_in_python(tmp_path: Path) -> None:
         rl_training.SAC.load(file, objects={**objects_of("own"), "network": smaller})
     again = rl_training.SAC.load(agent.run_dir, objects=objects_of("own")).learn(30, show_progress=False)
     assert again.result.metrics["global_step"] == 120
+
+
+def test_a_run_with_own_networks_records_its_video(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = config(tmp_path, "own", video=True)
+    made = replace(made, env_kwargs={"max_episode_steps": 5}, total_timesteps=60, eval_interval=30)
+    result = train(made, show_progress=False)
+    assert "no video" not in capsys.readouterr().err
+    assert (result.run_dir / "video.webm").stat().st_size > 500
 
 
 def test_the_command_line_imports_what_it_names_and_no_file_does(

@@ -6,7 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,10 @@ from torch import Tensor
 
 from rl_training.algorithms.base import Learner
 from rl_training.algorithms.registry import learner_class
-from rl_training.checkpoint.read import (
-    Checkpoint,
-    DamagedCheckpoint,
-    available,
-    load_tensors,
-)
+from rl_training.checkpoint.read import Checkpoint, DamagedCheckpoint, available, load_tensors
 from rl_training.checkpoint.schema import LEARNER, find_checkpoint, invalid_file
 from rl_training.config.fields import parse
-from rl_training.config.objects import Objects, with_objects
+from rl_training.config.objects import Objects, python_objects, with_objects
 from rl_training.config.train_config import TrainConfig, config_from_dict
 from rl_training.core.checks import Note, UserError, one_line, require, shown
 from rl_training.core.specs import EnvSpec
@@ -63,6 +58,11 @@ class Agent:
     @property
     def spec(self) -> EnvSpec:
         return env_spec(self.observation, self.action)
+
+    @property
+    def objects(self) -> Objects:
+        """The classes and functions of its settings, which `load_agent` needs to load its file."""
+        return python_objects(asdict(self.learner.settings))
 
     def predict(
         self,

@@ -102,14 +102,15 @@ def pending_artifacts(session: Session) -> dict[str, Callable[[], None]]:
 
 def _write_video(session: Session) -> None:
     """`video.webm` of the best agent, and `video_last.webm` of the last one where it is another."""
-    run_dir, seed = session.run_dir, session.seeds[0]
+    run_dir, seed, objects = session.run_dir, session.seeds[0], session.agent.objects
     try:
         best = run_dir / "agents" / f"seed_{seed}_best.safetensors"
         final = run_dir / "agents" / f"seed_{seed}_final.safetensors"
         with interruptible():
-            record_video(load_agent(best if best.exists() else final), session.source, run_dir / "video.webm")
+            shown = load_agent(best if best.exists() else final, objects=objects)
+            record_video(shown, session.source, run_dir / "video.webm")
             if best.exists() and final.exists() and best.read_bytes() != final.read_bytes():
-                record_video(load_agent(final), session.source, run_dir / "video_last.webm")
+                record_video(load_agent(final, objects=objects), session.source, run_dir / "video_last.webm")
             else:
                 (run_dir / "video_last.webm").unlink(missing_ok=True)  # of an earlier end of a resumed run
     except Exception as error:  # an environment may raise anything when it is rendered

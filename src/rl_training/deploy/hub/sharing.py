@@ -71,7 +71,7 @@ def push_agent(
 def _shared_agent(agent: Agent, seed_index: int, folder: Path) -> Agent:
     """The agent as it is shared: of one seed, without paths of this machine."""
     one = Agent(shared_config(agent.config), agent.learner, agent.observation, agent.action, agent.step)
-    return load_agent(one.save(folder / AGENT, seed_index))
+    return load_agent(one.save(folder / AGENT, seed_index), objects=agent.objects)
 
 
 def _record(agent: Agent, source: Any, path: Path) -> None:
