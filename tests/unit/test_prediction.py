@@ -24,11 +24,12 @@ OBSERVATIONS: dict[str, spaces.Space[Any]] = {
     "vector": VECTOR,
     "long vector": LONG,
     "matrix": spaces.Box(-1, 1, (2, 3), np.float32),
+    "number": spaces.Box(-1, 1, (), np.float32),
     "choice": spaces.Discrete(4, start=2),
     "image": IMAGE,
     "dict": spaces.Dict({"a": VECTOR, "b": spaces.Box(-1, 1, (2, 2), np.float32), "c": spaces.Discrete(3)}),
     "mixed": spaces.Dict({"a": VECTOR, "picture": IMAGE}),
-    "tuple": spaces.Tuple([VECTOR, spaces.MultiBinary(3)]),
+    "tuple": spaces.Tuple([VECTOR, spaces.MultiBinary(3), spaces.Box(-1, 1, (), np.float64)]),
 }
 BOX = spaces.Box(np.array([-2, -1], np.float32), np.array([3, 1], np.float32))
 
@@ -62,6 +63,12 @@ def test_one_observation_is_read_as_in_a_batch(name: str, masked: bool) -> None:
         row = np.zeros(codec.shape, codec.dtype)
         codec.encode(observation, row)
         assert row.tobytes() == one.tobytes()
+
+
+@pytest.mark.parametrize("number", [0.3, np.float32(0.3), np.array(0.3), np.array(0.3, np.float32)], ids=repr)
+def test_an_observation_of_one_number_is_one_however_it_is_given(number: Any) -> None:
+    rows, single = ObservationCodec(OBSERVATIONS["number"]).read(number)
+    assert single and rows.tolist() == [[np.float32(0.3)]]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])

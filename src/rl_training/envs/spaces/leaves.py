@@ -124,6 +124,8 @@ class Numbers(Leaf):
         """The rows of one valid vector of floats or of a batch, and whether it was one; None: anything else."""
         if type(value) is not np.ndarray or value.dtype.char not in "fd" or value.shape[-1:] != self._space_shape:
             return None
+        if value.ndim == 0:  # () is the end of its shape, too, but it is no batch
+            return None
         single = value.ndim == 1
         if single and len(value) <= MAX_PYTHON_NUMBERS and sum(map(abs, value.tolist())) <= MAX_FLOAT32:
             return value.astype(np.float32).reshape(1, -1), True
