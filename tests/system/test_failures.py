@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import one_of_a_kind
+from fresh_agents import fresh_agent, saved
 from harness import run_program
 
 from rl_training.algorithms.on_policy import OnPolicyLearner
@@ -267,6 +268,39 @@ def test_a_failing_environment_is_exit_1_on_the_command_line(tmp_path: Path, mon
     error = capsys.readouterr().err
     assert error.startswith("error: environment 0 of seed 0, episode") and error.count("\n") == 1
     assert "step raised RuntimeError: the robot fell over" in error and "crash.json reproduces it" in error
+
+
+class Unfilmable(gym.Wrapper):
+    """One of its methods raises in a video."""
+
+    def __init__(self, env, method: str) -> None:
+        super().__init__(env)
+
+        def fails(*_, **__):
+            raise RuntimeError("the robot\nfell over")
+
+        setattr(self, method, fails)
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "message"),
+    [
+        ("step", 1, "environment 'Unfilmable-v0', episode 0, step 1: step raised"),
+        ("reset", 1, "environment 'Unfilmable-v0', episode 0, step 0: reset raised"),
+        ("render", 2, "Unfilmable-v0 cannot be rendered:"),
+    ],
+)
+def test_an_environment_that_fails_in_a_video_is_one_line(
+    method: str, status: int, message: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(gym.envs.registration, "registry", dict(gym.registry))
+    gym.register("Unfilmable-v0", lambda **kwargs: Unfilmable(gym.make("CartPole-v1", **kwargs), method))
+    agent, video = saved(fresh_agent("dqn"), tmp_path), tmp_path / "x.webm"
+    video.write_bytes(b"an older one")
+    assert main(["record", str(agent), "--env", "Unfilmable-v0", "--output", str(video)]) == status
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {message} RuntimeError: the robot fell over") and error.count("\n") == 1
+    assert video.read_bytes() == b"an older one" and len(list(tmp_path.iterdir())) == 2
 
 
 class Restless(gym.Wrapper):

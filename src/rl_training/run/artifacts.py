@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from rl_training.envs.host.episode_bound import EpisodeBound
 from rl_training.envs.host.factory import Env, EnvSource
 from rl_training.envs.host.masks import masks_checked, newest_mask
 from rl_training.envs.host.pixels import describe_error, free_renderer
+from rl_training.envs.host.stepping import describe_failure
+from rl_training.envs.host.vector import EnvironmentFailure
 from rl_training.envs.host.wrappers import episode_limit
 from rl_training.report.page import write_report
 from rl_training.report.video import write_video
@@ -59,24 +62,42 @@ def _frames(
     """The frames of the episodes; appends to `returns`, and to `cut` the episodes that were cut at step `last`."""
     left = MAX_FRAMES
     for episode in range(episodes):
-        obs, info = env.reset(seed=episode_seed(agent.learner.seeds[0], "video", 0, episode))
-        total, done, steps, state = 0.0, False, 0, dict[str, Any]()
+        seed = episode_seed(agent.learner.seeds[0], "video", 0, episode)
+        actions, total, done, state = list[Any](), 0.0, False, dict[str, Any]()
+        with _failure_reported(name, episode, seed, actions):
+            obs, info = env.reset(seed=seed)
         yield _render(env, name)
         while not done:
-            if steps == last:
+            if len(actions) == last:
                 cut.append(episode)
                 break
             mask = None
             if agent.observation.mask:
-                with masks_checked(name, "step" if steps else "reset"):
+                with masks_checked(name, "step" if actions else "reset"):
                     mask = newest_mask(env, info, agent.action.spec)
-            steps += 1
             action, state = agent.predict(obs, state=state, action_mask=mask)
-            obs, reward, terminated, truncated, info = env.step(action)
-            total, done, left = total + float(reward), bool(terminated or truncated), left - 1
+            actions.append(np.array(action))  # a copy: an environment may write into its argument
+            with _failure_reported(name, episode, seed, actions):
+                obs, reward, terminated, truncated, info = env.step(action)
+                total, done, left = total + float(reward), bool(terminated or truncated), left - 1
             if left > 0:  # without frames left, the episode still runs to its end for its return
                 yield _render(env, name)
         returns.append(total)
+
+
+@contextmanager
+def _failure_reported(name: str, episode: int, seed: int, actions: Sequence[NDArray[Any]]) -> Iterator[None]:
+    """Report an exception of the environment's reset, or of its step after some actions, as training does."""
+    try:
+        yield
+    except UserError:  # of our own wrappers
+        raise
+    except Exception as error:
+        what = describe_failure("step" if actions else "reset", error)
+        report = {"what": what, "episode": episode, "reset_seed": seed, "actions": [one.tolist() for one in actions]}
+        raise EnvironmentFailure(
+            f"environment {name!r}, episode {episode}, step {len(actions)}: {what}", report
+        ) from error
 
 
 def _render(env: Env, name: str) -> Frame:

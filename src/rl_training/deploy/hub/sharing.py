@@ -25,6 +25,7 @@ from rl_training.deploy.hub.card import (
     shared_config,
 )
 from rl_training.envs.host.factory import EnvFactory, env_source, split_env
+from rl_training.envs.host.vector import EnvironmentFailure
 from rl_training.files.atomic import MAX_JSON_BYTES, finite, read_bytes, read_json, replace_file, to_json
 from rl_training.run.agent import Agent, load_agent
 from rl_training.run.artifacts import record_video
@@ -77,7 +78,7 @@ def _shared_agent(agent: Agent, seed_index: int, folder: Path) -> Agent:
 def _record(agent: Agent, source: Any, path: Path) -> None:
     try:
         record_video(agent, source, path)
-    except UserError as error:
+    except (UserError, EnvironmentFailure) as error:
         warnings.warn(f"no video: {error}", Note, stacklevel=3)
 
 
