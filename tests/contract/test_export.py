@@ -233,9 +233,35 @@ class CountsRows(own_networks.Branching):
         return self.dense(x) / len(x)
 
 
+class CountsRowsFirst(own_networks.Branching):
+    def forward(self, x: Any) -> Any:
+        rows = len(x)
+        return self.dense(x) / rows
+
+
 class Bessel(own_networks.Branching):
     def forward(self, x: Any) -> Any:
         return torch.special.bessel_j0(self.dense(x))
+
+
+class FFT(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.fft.rfft(x).abs()
+
+
+class BatchMean(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x - x.sum(0) / int(x.shape[0])
+
+
+def among_others(layer: torch.nn.Module) -> Any:
+    def make(inputs: int, outputs: int) -> torch.nn.Module:
+        first, last = torch.nn.Linear(inputs, 8), torch.nn.LazyLinear(outputs)
+        made = torch.nn.Sequential(first, torch.nn.ReLU(), layer, last)
+        made(torch.zeros(2, inputs))  # the size of the last layer
+        return made
+
+    return make
 
 
 class ScaledBessel(own_networks.Branching):
@@ -260,7 +286,10 @@ class ScaledBessel(own_networks.Branching):
             r"layer actor.net.* cannot be exported to ONNX, which has no operation for special_bessel_j0",
         ),
         (ScaledBessel, "onnx", r"layer actor.net.* cannot be exported to ONNX, .* no operation for special_i0e"),
-        (Bessel, "npz", r"layer actor.net.* cannot be exported to numpy: it computes special_bessel_j0"),
+        (Bessel, "npz", r"layer actor.net \(Bessel\) cannot be exported to numpy: it computes special_bessel_j0"),
+        (CountsRowsFirst, "pt2", r"layer actor.net \(CountsRowsFirst\) cannot be exported: .*x.shape\[0\]"),
+        (among_others(FFT()), "npz", r"layer actor.net.2 \(FFT\) cannot be exported to numpy: it computes _fft_r2c"),
+        (among_others(BatchMean()), "pt2", r"layer actor.net.2 \(BatchMean\) cannot be exported: .* as a constant"),
     ],
 )
 def test_what_cannot_be_exported_names_its_layer(network: Any, to: str, message: str, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from rl_training.core.specs import ArraySpec
 from rl_training.models.layers import BatchNorm, Dropout
 from rl_training.tensors.observations import rows_of_zeros, split
 
+OWN = "own_module"
 UNIFORMS = "uniforms"  # the buffer of a `Dropout`
 OUR_DROPOUT = "nn.Dropout layers draw from the run's own streams"
 # Functions that draw from torch's own generator, whose state is in no checkpoint.
@@ -65,6 +67,15 @@ class OwnNetworks(nn.Module):
         super().train(mode)
         self._module[0].train(mode)
         return self
+
+    @contextmanager
+    def module_shown(self) -> Iterator[None]:
+        """With the user's module among the submodules, as `OWN`, so that a tracer knows the names of its layers."""
+        self._modules[OWN] = self._module[0]
+        try:
+            yield
+        finally:
+            del self._modules[OWN]
 
     def forward(self, x: Tensor) -> Tensor:
         module = self._module[0]

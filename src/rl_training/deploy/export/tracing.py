@@ -5,18 +5,18 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.overrides import TorchFunctionMode
 
 from rl_training.core.checks import UserError, one_line
 from rl_training.deploy.export.policy import Policy
 from rl_training.deploy.export.simplify import simplified
+from rl_training.models.own import OWN, OwnNetworks
 
 ROWS = 3  # of the traced batch: 1 would be taken for a constant
 NETWORKS = "networks."  # the prefix of a layer's name in a policy
@@ -28,7 +28,7 @@ def traced(policy: Policy) -> ExportedProgram:
     shapes = tuple({0: Dim("batch")} for _ in examples)
     layers = _Layers(policy)
     try:
-        with quiet(), layers, torch.no_grad():
+        with quiet(), _own_modules_shown(policy), layers, torch.no_grad():
             program = torch.export.export(policy, examples, dynamic_shapes={"inputs": shapes})
             return torch.export.export(simplified(program), examples, dynamic_shapes=shapes)
     except Exception as error:  # of any kind: the network may be the user's
@@ -38,7 +38,7 @@ def traced(policy: Policy) -> ExportedProgram:
 def _reason(error: Exception) -> str:
     text = str(error)
     if "specialized" in text and "batch" in text:
-        return "it computes with the number of rows as a constant; x.shape[0] instead of len(x) stays variable"
+        return "it computes with the number of rows as a constant, as len(x) and int() do; x.shape[0] stays variable"
     if "data-dependent" in text:
         return "what it computes depends on values, such as `if x.sum() > 0`; torch.where does not"
     return f"{type(error).__name__}: {one_line(text)[:200]}"
@@ -57,31 +57,49 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
+@contextmanager
+def _own_modules_shown(policy: Policy) -> Iterator[None]:
+    with ExitStack() as shown:
+        for one in [one for one in policy.modules() if isinstance(one, OwnNetworks)]:
+            shown.enter_context(one.module_shown())
+        yield
+
+
 class _Layers:
     """Records the layers that are entered while a policy runs, to name the one that failed."""
 
     def __init__(self, policy: Policy) -> None:
-        self.names = {id(one): name.removeprefix(NETWORKS) for name, one in policy.named_modules()}
+        self.policy = policy
         self.entered: list[nn.Module] = []
-        self.counting: list[nn.Module] = []  # the layers that were entered when len() of a tensor was called
+        self.counting: list[nn.Module] = []  # the layers in which the number of rows became a constant
+        self.rows: Any = None  # their number: a symbol, until it becomes a constant
 
     def __enter__(self) -> _Layers:
-        lengths: Any = _Lengths(self)
-        self._lengths = lengths.__enter__()
+        self.names = {id(one): _layer_name(name) for name, one in self.policy.named_modules()}
         self._handles = [
-            register_module_forward_pre_hook(lambda module, _: self.entered.append(module)),
+            register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(lambda module, *_: self._leave(module)),
         ]
         return self
 
+    def _enter(self, module: nn.Module, inputs: Any) -> None:
+        if isinstance(module, Policy):
+            self.rows = inputs[0].shape[0]
+        self._note_constant()
+        self.entered.append(module)
+
+    def _note_constant(self) -> None:
+        if not self.counting and isinstance(self.rows, torch.SymInt) and self.rows.node.expr.is_number:
+            self.counting = list(self.entered)
+
     def _leave(self, module: nn.Module) -> None:
+        self._note_constant()
         if self.entered and self.entered[-1] is module:
             self.entered.pop()
 
     def __exit__(self, *error: Any) -> None:
         for handle in self._handles:
             handle.remove()
-        self._lengths.__exit__(*error)
 
     def blamed(self) -> str:
         """The name and class of the layer in which the trace ended."""
@@ -92,17 +110,9 @@ class _Layers:
         return f"layer {known[-1]} ({type(inside[-1]).__name__})"
 
 
-class _Lengths(TorchFunctionMode):
-    """Notes the layer that calls len() of a tensor, which makes the number of rows a constant."""
-
-    def __init__(self, layers: _Layers) -> None:
-        super().__init__()
-        self.layers = layers
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "") == "__len__" and self.layers.entered:
-            self.layers.counting = list(self.layers.entered)
-        return func(*args, **(kwargs or {}))
+def _layer_name(path: str) -> str:
+    """A layer's name in a message: without what only the policy knows."""
+    return path.removeprefix(NETWORKS).replace(f".{OWN}", "")
 
 
 def layer_of(node: torch.fx.Node) -> str:
@@ -110,4 +120,4 @@ def layer_of(node: torch.fx.Node) -> str:
     stack = list(node.meta.get("nn_module_stack", {}).values())
     path, kind = stack[-1] if stack else ("", "")
     kind = kind if isinstance(kind, str) else kind.__name__
-    return f"layer {path.removeprefix(NETWORKS)} ({kind.rpartition('.')[2]})" if path else "the policy"
+    return f"layer {_layer_name(path)} ({kind.rpartition('.')[2]})" if path else "the policy"
