@@ -301,6 +301,29 @@ def test_what_cannot_be_exported_names_its_layer(network: Any, to: str, message:
     assert list(tmp_path.iterdir()) == []
 
 
+class OwnGroupNorm(torch.nn.Module):
+    """Group norm with weights that are not the identity's, of a vector and of channels."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.first, self.vector = torch.nn.Linear(inputs, 24), torch.nn.GroupNorm(4, 24)
+        self.channels, self.last = torch.nn.GroupNorm(2, 6, eps=1e-3), torch.nn.Linear(24, outputs)
+        for one in (self.vector, self.channels):
+            torch.nn.init.normal_(one.weight)
+            torch.nn.init.normal_(one.bias)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.channels(self.vector(self.first(x)).unflatten(1, (6, 4))).flatten(1))
+
+
+@pytest.mark.parametrize("to", ["pt2", "npz", pytest.param("onnx", marks=pytest.mark.sweep)])
+def test_group_norm(to: str, tmp_path: Path) -> None:
+    if to == "onnx":
+        pytest.importorskip("onnxruntime")
+    agent = fresh_agent("td3", VECTOR, ACTIONS["box"], network={"actor": OwnGroupNorm})
+    check_export(agent, tmp_path / f"policy.{to}")
+
+
 def test_weights_that_are_not_numbers_are_rejected(tmp_path: Path) -> None:
     agent = fresh_agent("td3", VECTOR, ACTIONS["box"])
     next(iter(agent.learner.engine.groups()["actor"].values())).fill_(float("nan"))

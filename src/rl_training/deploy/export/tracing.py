@@ -9,9 +9,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
 
 from rl_training.core.checks import UserError, one_line
 from rl_training.deploy.export.policy import Policy
@@ -28,7 +29,7 @@ def traced(policy: Policy) -> ExportedProgram:
     shapes = tuple({0: Dim("batch")} for _ in examples)
     layers = _Layers(policy)
     try:
-        with quiet(), _own_modules_shown(policy), layers, torch.no_grad():
+        with quiet(), _own_modules_shown(policy), layers, _VariableRows(), torch.no_grad():
             program = torch.export.export(policy, examples, dynamic_shapes={"inputs": shapes})
             return torch.export.export(simplified(program), examples, dynamic_shapes=shapes)
     except Exception as error:  # of any kind: the network may be the user's
@@ -108,6 +109,24 @@ class _Layers:
         if not known:
             return "the policy"
         return f"layer {known[-1]} ({type(inside[-1]).__name__})"
+
+
+class _VariableRows(TorchFunctionMode):
+    """Computes group norm by operations that leave the number of rows variable; torch's own does not under vmap."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return (_group_norm if func is nn.functional.group_norm else func)(*args, **(kwargs or {}))
+
+
+def _group_norm(
+    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    groups = x.reshape(x.shape[0], num_groups, -1)
+    centred = groups - groups.mean(-1, keepdim=True)
+    result = (centred / (centred.square().mean(-1, keepdim=True) + eps).sqrt()).reshape(x.shape)
+    shape = (-1, *(1,) * (x.dim() - 2))  # of a channel's number
+    result = result if weight is None else result * weight.reshape(shape)
+    return result if bias is None else result + bias.reshape(shape)
 
 
 def _layer_name(path: str) -> str:
