@@ -2,7 +2,8 @@
 
 python benchmarks/learn.py NAME… [--device auto] [--seeds 0-7] [--output benchmarks/results]
 NAME is one of `proofs.PROOFS`, `on-policy` or `all`. The offline proofs need --data FOLDER with their datasets.
-Seeds that ran side by side as processes of their own are put together: NAME --merge FILE….
+With --side-by-side each seed is a process of its own, with its share of the cores: faster for images, where the
+seeds of a program run one after the other. Seeds that ran elsewhere are put together: NAME --merge FILE….
 With --runs FOLDER --minutes N it saves and stops after N minutes altogether, and resumes when called again.
 Writes <output>/<name>.json (all numbers), <name>.svg (the curve) and updates the table in <output>/README.md.
 """
@@ -12,6 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -113,6 +116,35 @@ def prove(name: str, args: argparse.Namespace, end: float | None) -> dict[str, A
         "trained_commit": record["git_commit"],  # when the run began
         "curve": curve,
     }
+
+
+def prove_side_by_side(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
+    """`prove` with a process for each seed; None if the time was up before all of them ended."""
+    seeds = list(args.seeds or range(PROOFS[name].seeds))
+    share = max(len(os.sched_getaffinity(0)) // len(seeds), 1)
+    with tempfile.TemporaryDirectory() as folder:
+        processes = [subprocess.Popen(seed_command(name, args, seed, share, Path(folder))) for seed in seeds]
+        try:
+            for process in processes:
+                process.wait()
+        finally:
+            for process in processes:
+                process.terminate()  # it saves and stops
+        files = [Path(folder, str(seed), f"{name}.json") for seed in seeds]
+        missing = [seed for seed, file in zip(seeds, files, strict=True) if not file.exists()]
+        if missing:
+            print(f"{name}: seeds {missing} have no result yet", flush=True)
+            return None
+        return merged([json.loads(file.read_text()) for file in files])
+
+
+def seed_command(name: str, args: argparse.Namespace, seed: int, share: int, folder: Path) -> list[str]:
+    """The command that proves one seed, with so many of the cores for its environments."""
+    command = [sys.executable, __file__, name, "--device", args.device, "--seeds", str(seed)]
+    command += ["--output", str(folder / str(seed)), "--set", f"workers={share if share > 1 else 0}", *args.set]
+    command += [] if args.data is None else ["--data", str(args.data)]
+    command += [] if args.runs is None else ["--runs", str(args.runs / str(seed))]
+    return command if args.minutes is None else [*command, "--minutes", str(args.minutes)]
 
 
 def merged(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -265,6 +297,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--runs", type=Path, help="keep the runs here, and resume existing ones")
     parser.add_argument("--minutes", type=float, help="save and stop after this time (needs --runs)")
+    parser.add_argument("--side-by-side", action="store_true", help="each seed in a process of its own")
     parser.add_argument("--merge", type=Path, nargs="+", help="result files of one proof with other seeds each")
     parser.add_argument("--set", nargs="*", default=[], help="changes of how the run is executed, such as workers=0")
     parser.add_argument("--data", type=Path, help="the folder of the offline proofs' datasets")
@@ -279,6 +312,8 @@ def main() -> None:
     for name in [one for given in args.names for one in groups.get(given, [given])]:
         if args.merge is not None:
             result = merged([json.loads(path.read_text()) for path in args.merge])
+        elif args.side_by_side:
+            result = prove_side_by_side(name, args)
         else:
             result = prove(name, args, end)
         if result is None:
