@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import random
 import signal
 import subprocess
@@ -77,6 +78,7 @@ class Campaign:
         self.runs: list[Run] = []
         cases = [(algo, family) for algo in algorithm_names() for family in environments(learner_class(algo))]
         self.cases = [case for case in cases if is_installed(case[1])]
+        self.share = math.ceil(kills / len(self.cases))  # of one run, so that the first ones do not use up all kills
         self.references: dict[tuple[str, str], Path] = {}
         self.start_s: dict[tuple[str, str], float] = {}
         self.life_s: dict[tuple[str, str], float] = {}
@@ -161,7 +163,7 @@ class Campaign:
             command = ["resume", str(begun[0].parent)] if begun else ["train", "--config", "config.yaml"]
             process = start_program([*command, "--quiet"], cwd, log)
             started = time.monotonic()
-            enough = self.kills >= self.min_kills and run.kills  # the last runs are not killed any more
+            enough = len(run.kills) >= self.share
             if not enough:
                 if rng.random() < 0.3:  # during its start, or while it reads its checkpoint
                     self.wait(process, rng.uniform(0, start_s))
