@@ -19,6 +19,7 @@ from sb3_files import GOLDEN, rezipped, saved, values, weights
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
 from rl_training.deploy.sb3 import import_sb3
+from rl_training.deploy.sb3.reading import _tensors
 
 NAN, INF = float("nan"), float("inf")
 BOUNDS = np.float32(-0.1), np.float32(0.1)
@@ -186,6 +187,15 @@ def test_weights_and_values(name: str, tmp_path: Path, refused: Refused) -> None
     path = rezipped("dqn", tmp_path, **build())
     assert path.stat().st_size < 10**7
     refused([path, "--env", "CartPole-v1"], message)
+
+
+def test_what_is_loaded_is_what_was_checked() -> None:
+    """In these files torch finds other tensors than zipfile: of the first archive, or before it."""
+    first, second = (saved({name: torch.zeros(3)}) for name in "ab")
+    older = io.BytesIO()
+    torch.save({"a": torch.zeros(3)}, older, _use_new_zipfile_serialization=False)
+    for data in (first + second, older.getvalue() + second):
+        assert _tensors(data, Path("model.zip"), "policy.pth").keys() == {"b"}
 
 
 def test_critics_that_differ(tmp_path: Path, refused: Refused) -> None:

@@ -9,7 +9,7 @@ import warnings
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -125,11 +125,11 @@ def _member(archive: zipfile.ZipFile, path: Path, name: str, limit: int) -> byte
 
 def _tensors(data: bytes, path: Path, name: str) -> dict[str, Tensor]:
     """Tensors by name; anything else in the file is rejected, and never executed."""
-    _check_stored(data, path, name)
+    checked = _checked(data, path, name)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about pickles that are rejected anyway
-            found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+            found = torch.load(checked, map_location="cpu", weights_only=True)
     except Exception as error:  # UnpicklingError for code, others for damage
         raise UserError(f"{path}: {name} must hold nothing but tensors ({type(error).__name__})") from error
     if not isinstance(found, dict):
@@ -141,19 +141,27 @@ def _tensors(data: bytes, path: Path, name: str) -> dict[str, Tensor]:
     return {key: one.detach() for key, one in found.items()}
 
 
-def _check_stored(data: bytes, path: Path, name: str) -> None:
-    """Reject what takes more memory than `data` once loaded: torch.save compresses nothing."""
-    wrong = f"{path}: {name} must hold nothing but tensors"
-    with open_archive(io.BytesIO(data), wrong) as archive:
+def _checked(data: bytes, path: Path, name: str) -> IO[bytes]:
+    """A copy of an archive; what takes more memory than `data` once loaded is rejected: torch.save compresses nothing.
+
+    A copy, since torch finds the members by other rules: of two archives in one file it may load the other one.
+    """
+    wrong, copy = f"{path}: {name} must hold nothing but tensors", io.BytesIO()
+    with open_archive(io.BytesIO(data), wrong) as archive, zipfile.ZipFile(copy, "w") as copied:
         members = archive.infolist()
         if any(one.compress_type for one in members) or sum(one.file_size for one in members) > len(data):
             raise UserError(f"{path}: {name} must not be compressed, as torch.save writes it")
-        for one in members:
-            if one.filename.lower().endswith(".pkl"):  # torch ignores case
-                if one.file_size > MAX_PICKLE_BYTES:
-                    raise UserError(f"{path}: {name} describes its tensors in {one.file_size} bytes")
-                with open_member(archive, one.filename, f"{path}: {name}") as member:
-                    _check_plain(member.read(), wrong)
+        for member, size in {one.filename: one.file_size for one in members}.items():
+            pickled = member.lower().endswith(".pkl")  # torch ignores case
+            if pickled and size > MAX_PICKLE_BYTES:
+                raise UserError(f"{path}: {name} describes its tensors in {size} bytes")
+            with open_member(archive, member, f"{path}: {name}") as file:
+                content = file.read()
+            if pickled:
+                _check_plain(content, wrong)
+            copied.writestr(member, content)
+    copy.seek(0)
+    return copy
 
 
 def _check_plain(pickled: bytes, wrong: str) -> None:
