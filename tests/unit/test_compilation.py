@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -95,6 +97,32 @@ def test_a_batch_in_another_order_or_of_another_kind_is_the_same_batch() -> None
     assert losses == pytest.approx([losses[0]] * 4)
     weighted = learner.update({**batch, "weights": torch.full((4,), 2.0)}).metrics["loss"]
     assert weighted == pytest.approx(2 * losses[0])
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (None, "No working C++ compiler found in torch._inductor.config.cpp.cxx"),
+        ("echo 'x.cpp:1: fatal error: Python.h: No such file' >&2; exit 1", "x.cpp:1: fatal error: Python.h"),
+    ],
+    ids=["missing", "failing"],
+)
+def test_a_compiler_that_fails_is_one_line(script: str | None, reason: str, tmp_path: Path) -> None:
+    compiler = tmp_path / "compiler"
+    if script is not None:
+        compiler.write_text(
+            f"#!/bin/sh\ncase $1 in --version|-v|-dumpversion) echo 'g++ 12.2.0';; *) {script};; esac\n"
+        )
+        compiler.chmod(0o755)
+    program = (
+        "import torch\nfrom rl_training.engine.compilation import compile_once\n"
+        "try: compile_once(lambda x: x + 1)(torch.ones(3))\n"
+        "except ValueError as error: print(type(error).__name__, error)\n"
+    )
+    env = {**os.environ, "CXX": str(compiler), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env).stdout
+    assert found.count("\n") == 1 and found.startswith(f"UserError compile: the C++ compiler failed ({reason}")
+    assert found.endswith("; repair it, or train with compile: off\n")
 
 
 def test_kernels_are_chosen_by_rule_and_not_by_a_timer(monkeypatch: pytest.MonkeyPatch) -> None:

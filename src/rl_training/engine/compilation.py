@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rl_training.core.checks import UserError, one_line
 from rl_training.core.garbage import without_collection
 from rl_training.core.signals import interruptible
 from rl_training.engine.compile_cache import compile_cache
@@ -73,12 +74,31 @@ def compile_once(
         if direct is not None:
             return direct(*inputs)
         prepared = _inductor(device_type) if backend == "inductor" else nullcontext()
-        with announce(), interruptible(), without_collection(), prepared:  # compiling may take a minute
+        # It may take a minute.
+        with _compiler_failure_reported(), announce(), interruptible(), without_collection(), prepared:
             result = compiled(*inputs)
         direct = recorder.direct(inputs, result)
         return result
 
     return call
+
+
+@contextmanager
+def _compiler_failure_reported() -> Iterator[None]:
+    """Report a C++ compiler that is missing or fails in one line, without its command."""
+    try:
+        yield
+    except Exception as error:
+        from torch._inductor.exc import CppCompileError, InvalidCxxCompiler  # only here, for they are slow to import
+
+        found = getattr(error, "inner_exception", error)
+        if not isinstance(found, (CppCompileError, InvalidCxxCompiler)):
+            raise
+        lines = getattr(found, "output", str(found)).splitlines()
+        reason = one_line(next((line for line in lines if "error" in line), "".join(lines[:1])))
+        raise UserError(
+            f"compile: the C++ compiler failed ({reason}); repair it, or train with compile: off"
+        ) from error
 
 
 def _choose_kernels_by_rule() -> None:
