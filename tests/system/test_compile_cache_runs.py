@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rl_training.run.plan import compiler_present
+from rl_training.run.plan import compile_obstacle
 
 PROGRAM = """
 import hashlib, json, sys
@@ -43,7 +43,7 @@ def trained(folder: Path, threads: int = 1, **variables: str) -> list[Any]:
 
 
 @pytest.mark.sweep
-@pytest.mark.skipif(not compiler_present(), reason="needs a C++ compiler")
+@pytest.mark.skipif(compile_obstacle("cpu") is not None, reason="needs a C++ compiler")
 def test_a_program_from_the_cache_has_the_same_bits(tmp_path: Path) -> None:
     cache = {"RL_TRAINING_CACHE": str(tmp_path / "cache")}
     first, hits, misses = trained(tmp_path, **cache)

@@ -89,6 +89,14 @@ def test_a_link_or_a_file_is_not_used(own_cache: Path, tmp_path: Path) -> None:
         used()
 
 
+def test_a_path_with_spaces_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Torch splits the commands of the compiler at them."""
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "my cache"))
+    with pytest.warns(Note, match="my cache is not used, .* does not quote spaces"):
+        assert not cache.has_space(used())
+    assert not (tmp_path / "my cache").exists()
+
+
 def test_off_and_the_user_s_own_setting_of_torch(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(cache.VARIABLE, "off")
     folder = used()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,28 @@ def test_a_run_that_stays_eager_shows_what_compiling_would_gain() -> None:
     assert "takes about 30 s the first time and would save about" in short.note
     assert plan(1_200).note is None, "nothing worth a line"
     assert plan(10_000, compile="off").note is None
+
+
+def test_a_run_is_not_compiled_where_the_compiler_cannot_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def note(device: str = "cpu") -> str:
+        config = TrainConfig("dqn", "CartPole-v1", total_timesteps=30_000_000, compile="on", device="cpu")
+        compiled, found = choices._choose_compile(config, parse_settings(config)[1], device, 0.0)
+        assert compiled == (found is None)
+        return found or ""
+
+    monkeypatch.setattr(choices.shutil, "which", lambda name: name in ("g++", "gcc"))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert note() == ""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a folder"))
+    assert (
+        note() == f"compile: {tmp_path}/a folder has spaces, which torch does not quote for the C++ compiler, "
+        "training continues without"
+    )
+    assert note("cuda:0") == "", "Triton quotes them"
+    monkeypatch.setattr(choices.shutil, "which", lambda name: name in ("gcc", "clang++"))
+    assert note().startswith("compile: no C++ compiler found"), "Inductor calls g++ alone"
+    assert note("cuda:0") == ""
 
 
 def test_rows_that_an_algorithm_makes_of_a_batch_count(monkeypatch) -> None:

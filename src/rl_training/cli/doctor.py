@@ -63,7 +63,7 @@ def _check_torch(add: Callable[[str, str, str], None]) -> None:
     import torch
 
     from rl_training.engine.rounding import numerics, numerics_warning, portable_to
-    from rl_training.run.plan import choose_device, compiler_present
+    from rl_training.run.plan import choose_device, compile_obstacle
 
     add("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
     device = choose_device("auto")
@@ -73,10 +73,11 @@ def _check_torch(add: Callable[[str, str, str], None]) -> None:
     libraries = ", ".join(f"{name} {value}" for name, value in found.items() if name != "mode")
     where = f"same bits on {portable_to(found) or 'this processor only'} (eager, one thread)"
     add("numerics", "ok" if numerics_warning(found) is None else "info", f"{found['mode']}: {libraries}; {where}")
-    if compiler_present():
+    obstacle = compile_obstacle(device)
+    if obstacle is None:
         add("compile", "ok", "a C++ compiler is installed: long runs are compiled (compile: auto)")
     else:
-        add("compile", "info", "no C++ compiler: runs stay eager; install g++ to train up to twice as fast")
+        add("compile", "info", f"{obstacle}: runs stay eager, at down to half of the speed")
 
 
 def _check_rendering(add: Callable[[str, str, str], None]) -> None:

@@ -17,6 +17,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import uuid
 import warnings
@@ -68,6 +69,8 @@ def _folder(given: str, xdg: str) -> Path:
     root = (Path(given) if given else home / "rl_training").expanduser().absolute()
     folder = root / "compiled" / machine_key()
     try:
+        if has_space(folder):
+            raise OSError("torch does not quote spaces in a path for the C++ compiler")
         for one in (root, folder.parent, folder):
             one.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_private(one)
@@ -79,6 +82,17 @@ def _folder(given: str, xdg: str) -> Path:
         warnings.warn(f"{VARIABLE}: {root} is not used, so nothing compiled is stored: {what}", Note, stacklevel=2)
         return _temporary()
     return folder
+
+
+def has_space(path: object) -> bool:
+    """Whether a path has white space, at which torch splits the commands of the C++ compiler."""
+    return any(map(str.isspace, str(path)))
+
+
+def spaced_place() -> str | None:
+    """The first place other than our own folder that these commands name, and that has white space."""
+    places = (torch.__path__[0], sysconfig.get_config_var("LIBDIR"), tempfile.gettempdir())
+    return next((place for place in places if has_space(place)), None)
 
 
 def _check_private(folder: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -23,6 +24,7 @@ from rl_training.core.allocation import keep_freed_memory
 from rl_training.core.checks import UserError, shown
 from rl_training.core.machine import CORES_VARIABLE
 from rl_training.core.specs import EnvSpec
+from rl_training.engine.compile_cache import spaced_place
 from rl_training.engine.rounding import numerics, portable_to, seeds_are_exact
 from rl_training.envs.host.factory import EnvSource
 from rl_training.envs.host.mujoco.registry import threaded_task
@@ -110,7 +112,7 @@ def choose_plan(
     may share what the factory holds.
     """
     device, flops = choose_device(config.device), _update_flops(settings, spec, weights, config.num_envs)
-    compiled, note = _choose_compile(config, settings, flops)
+    compiled, note = _choose_compile(config, settings, device, flops)
     # A small update gains nothing from a second thread, and waits for it on a busy machine.
     threads = max_threads() if flops > SMALL_UPDATE else 1
     workers, env_threads = _choose_stepping(config, from_factory)
@@ -145,11 +147,12 @@ def choose_device(name: str) -> str:
     return name
 
 
-def _choose_compile(config: TrainConfig, settings: TrainSettings, flops: float) -> tuple[bool, str | None]:
+def _choose_compile(config: TrainConfig, settings: TrainSettings, device: str, flops: float) -> tuple[bool, str | None]:
     if config.compile == "off":
         return False, None
-    if not compiler_present():
-        return False, "compile: no C++ compiler found (install g++), training continues without"
+    obstacle = compile_obstacle(device)
+    if obstacle is not None:
+        return False, f"compile: {obstacle}, training continues without"
     if config.compile == "on":
         return True, None
     saved = _seconds_saved(config, settings, flops)
@@ -181,9 +184,14 @@ def _update_flops(settings: TrainSettings, spec: EnvSpec, model_weights: int, nu
     return 6.0 * weights * settings.update_rows(num_envs)
 
 
-def compiler_present() -> bool:
-    """Whether there is a compiler: Inductor needs one for C++ on a CPU, Triton one for C on a GPU."""
-    return any(shutil.which(name) for name in (os.environ.get("CXX") or "g++", "clang++", "c++", "gcc"))
+def compile_obstacle(device: str) -> str | None:
+    """Why updates cannot be compiled: Inductor needs a C++ compiler for a CPU, Triton one for C for a GPU."""
+    compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+    on_cpu = device == "cpu"
+    if not any(map(shutil.which, (compiler,) if on_cpu else (compiler, "clang++", "c++", "gcc"))):
+        return "no C++ compiler found (install g++)"
+    spaced = spaced_place() if on_cpu else None
+    return None if spaced is None else f"{spaced} has spaces, which torch does not quote for the C++ compiler"
 
 
 def cores() -> int:
