@@ -69,10 +69,18 @@ def test_a_video_is_shared(hub: Hub, agent_file: Path) -> None:
     assert "It was not evaluated" in hub.repos[REPO]["README.md"].decode()
 
 
-def test_an_agent_with_an_own_network_is_pushed(hub: Hub) -> None:
+def test_an_agent_with_an_own_network_is_pushed_and_pulled(
+    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     agent = fresh_agent("td3", network={"actor": own_networks.BatchNormNet})
     push_agent(agent, REPO, episodes=1, video=False, endpoint=hub.url)
     assert b"actor: own_networks:BatchNormNet" in hub.repos[REPO]["config.yaml"]
+    pull = ["pull", REPO, "-o", str(tmp_path / "pulled"), "--endpoint", hub.url]
+    assert main(pull) == 2 and "own_networks:BatchNormNet" in capsys.readouterr().err
+    assert main([*pull, "--object", "network.actor=own_networks:BatchNormNet"]) == 0
+    objects = {"network": {"actor": own_networks.BatchNormNet}}
+    pulled = load_agent(tmp_path / "pulled" / "agent.safetensors", objects=objects)
+    assert pulled.predict([0.1, 0.2, 0.3]).tolist() == agent.predict([0.1, 0.2, 0.3]).tolist()
 
 
 def test_paths_of_this_machine_are_not_shared(hub: Hub, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rl_training.cli.arguments import Args, Parser, add_agent, add_command, print_answer, whole_number
+from rl_training.cli.arguments import Args, Parser, add_agent, add_command, add_objects, print_answer, whole_number
 from rl_training.cli.export_commands import add_seed_index
 from rl_training.config.objects import named_objects
 from rl_training.core.checks import UserError
@@ -44,6 +44,7 @@ def add_pull(subparsers: Any) -> None:
     _add_repository(pull)
     pull.add_argument("-o", "--output", metavar="FOLDER", help="default: the name of the repository")
     pull.add_argument("--revision", metavar="NAME", help="a branch, a tag or a commit")
+    add_objects(pull)
 
 
 def run_pull(args: Args) -> int:
@@ -52,6 +53,7 @@ def run_pull(args: Args) -> int:
     if args.repo is None:
         raise UserError("pull needs a repository: rl-training pull me/my-agent")
     folder = args.output or args.repo.rpartition("/")[2]
-    path = pull_agent(args.repo, folder, revision=args.revision, endpoint=args.endpoint)
+    options = {"revision": args.revision, "endpoint": args.endpoint, "objects": named_objects(args.objects)}
+    path = pull_agent(args.repo, folder, **options)
     print_answer(args, {"agent": str(path)}, f"agent  {path}")
     return 0

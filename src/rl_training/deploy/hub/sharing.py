@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rl_training.config.objects import Objects
 from rl_training.core.checks import Note, UserError, one_line
 from rl_training.deploy.hub.card import (
     AGENT,
@@ -82,8 +83,18 @@ def _record(agent: Agent, source: Any, path: Path) -> None:
         warnings.warn(f"no video: {error}", Note, stacklevel=3)
 
 
-def pull_agent(repo: str, folder: str | Path, *, revision: str | None = None, endpoint: str | None = None) -> Path:
-    """Pull an agent into a folder and return its file: known files only, their digests checked, nothing executed."""
+def pull_agent(
+    repo: str,
+    folder: str | Path,
+    *,
+    revision: str | None = None,
+    endpoint: str | None = None,
+    objects: Objects | None = None,
+) -> Path:
+    """Pull an agent into a folder and return its file: known files only, their digests checked, nothing executed.
+
+    `objects`: the classes and functions of its settings that it only names, as for `load_agent`.
+    """
     api, folder = _api(endpoint), Path(folder)
     with tempfile.TemporaryDirectory() as place:
 
@@ -102,7 +113,8 @@ def pull_agent(repo: str, folder: str | Path, *, revision: str | None = None, en
             if hashlib.sha256(files[name]).hexdigest() != digest:
                 raise UserError(f"{repo}: {name} is damaged (sha256)")
         try:
-            load_agent(Path(place) / AGENT)  # a file that is no agent is rejected before anything is written
+            # A file that is no agent is rejected before anything is written.
+            load_agent(Path(place) / AGENT, objects=objects)
         except UserError as error:
             raise UserError(f"{repo}: {str(error).replace(f'{Path(place) / AGENT}', AGENT)}") from error
     try:
