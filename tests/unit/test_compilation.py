@@ -108,7 +108,7 @@ def test_a_batch_in_another_order_or_of_another_kind_is_the_same_batch() -> None
     ids=["missing", "failing"],
 )
 def test_a_compiler_that_fails_is_one_line(script: str | None, reason: str, tmp_path: Path) -> None:
-    compiler = tmp_path / "compiler"
+    compiler = tmp_path / "our-compiler"
     if script is not None:
         compiler.write_text(
             f"#!/bin/sh\ncase $1 in --version|-v|-dumpversion) echo 'g++ 12.2.0';; *) {script};; esac\n"
@@ -119,7 +119,8 @@ def test_a_compiler_that_fails_is_one_line(script: str | None, reason: str, tmp_
         "try: compile_once(lambda x: x + 1)(torch.ones(3))\n"
         "except ValueError as error: print(type(error).__name__, error)\n"
     )
-    env = {**os.environ, "CXX": str(compiler), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    path = os.pathsep.join((str(tmp_path), os.environ["PATH"]))
+    env = {**os.environ, "CXX": compiler.name, "PATH": path, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env).stdout
     assert found.count("\n") == 1 and found.startswith(f"UserError compile: the C++ compiler failed ({reason}")
     assert found.endswith("; repair it, or train with compile: off\n")

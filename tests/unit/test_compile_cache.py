@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
     monkeypatch.delenv(cache.TORCH_VARIABLE, raising=False)
     monkeypatch.setattr(cache, "_chosen", set())
+    monkeypatch.setattr(cache, "has_space", lambda path: "my " in str(path))  # the tests' own folder may have some
     cache._folder.cache_clear()
     yield tmp_path / "cache"
     cache._folder.cache_clear()
@@ -93,8 +95,20 @@ def test_a_path_with_spaces_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_pat
     """Torch splits the commands of the compiler at them."""
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "my cache"))
     with pytest.warns(Note, match="my cache is not used, .* does not quote spaces"):
-        assert not cache.has_space(used())
+        assert tmp_path not in used().parents
     assert not (tmp_path / "my cache").exists()
+
+
+def test_other_places_with_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")
+    assert cache.spaced_place() is None
+    monkeypatch.setattr(tempfile, "tempdir", "/my folder")
+    assert cache.spaced_place() == "/my folder"
+    monkeypatch.setattr(torch, "__path__", ["/my environment/torch"])
+    assert cache.spaced_place() == "/my environment/torch"
+    monkeypatch.setenv("CXX", "/my tools/g++")
+    assert cache.spaced_place() == "/my tools/g++"
 
 
 def test_off_and_the_user_s_own_setting_of_torch(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -83,7 +82,7 @@ def test_a_run_that_stays_eager_shows_what_compiling_would_gain() -> None:
     assert plan(10_000, compile="off").note is None
 
 
-def test_a_run_is_not_compiled_where_the_compiler_cannot_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_run_is_not_compiled_where_the_compiler_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def note(device: str = "cpu") -> str:
         config = TrainConfig("dqn", "CartPole-v1", total_timesteps=30_000_000, compile="on", device="cpu")
         compiled, found = choices._choose_compile(config, parse_settings(config)[1], device, 0.0)
@@ -91,14 +90,12 @@ def test_a_run_is_not_compiled_where_the_compiler_cannot_run(monkeypatch: pytest
         return found or ""
 
     monkeypatch.setattr(choices.shutil, "which", lambda name: name in ("g++", "gcc"))
+    monkeypatch.setattr(choices, "spaced_place", lambda: None)
     monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert note() == ""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a folder"))
-    assert (
-        note() == f"compile: {tmp_path}/a folder has spaces, which torch does not quote for the C++ compiler, "
-        "training continues without"
-    )
+    monkeypatch.setattr(choices, "spaced_place", lambda: "/my folder")
+    reason = "/my folder has spaces, which torch does not quote for the C++ compiler"
+    assert note() == f"compile: {reason}, training continues without"
     assert note("cuda:0") == "", "Triton quotes them"
     monkeypatch.setattr(choices.shutil, "which", lambda name: name in ("gcc", "clang++"))
     assert note().startswith("compile: no C++ compiler found"), "Inductor calls g++ alone"

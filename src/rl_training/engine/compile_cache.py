@@ -91,7 +91,8 @@ def has_space(path: object) -> bool:
 
 def spaced_place() -> str | None:
     """The first place other than our own folder that these commands name, and that has white space."""
-    places = (torch.__path__[0], sysconfig.get_config_var("LIBDIR"), tempfile.gettempdir())
+    compiler = os.environ.get("CXX", "")
+    places = (compiler, torch.__path__[0], sysconfig.get_config_var("LIBDIR"), tempfile.gettempdir())
     return next((place for place in places if has_space(place)), None)
 
 
