@@ -231,6 +231,26 @@ def test_an_npz_with_python_objects_is_rejected_without_running_them(tmp_path: P
     assert not (tmp_path / "exploded").exists()
 
 
+def test_damaged_files_of_stable_baselines3(tmp_path: Path) -> None:
+    path, steps = tmp_path / "evaluations.npz", np.arange(10)
+    np.savez_compressed(path, timesteps=steps, results=np.ones((10, 3)))
+    intact = path.read_bytes()
+    place = intact.index(b"results.npy") + 40
+    huge = b"'shape': (10, 9999999999), }"
+    np.savez(path, timesteps=steps, results=np.zeros((10, 3)))
+    declares = path.read_bytes().replace(b"'shape': (10, 3), }" + b" " * (len(huge) - 19), huge)
+    np.savez(path, timesteps=steps, results=np.zeros(()))
+    scalar = path.read_bytes()
+    damaged = intact[:place] + b"\xff" * 20 + intact[place + 20 :]
+    for data in (damaged, declares, scalar, intact[:-30], intact.replace(b"results", b"nothing")):
+        path.write_bytes(data)
+        with pytest.raises(UserError, match=r"evaluations\.npz: not an evaluations\.npz of [^\n]*$"):
+            collect([path], env="E")
+    (tmp_path / "monitor.csv").write_text("#" + "[" * 100_000 + "\nr,l,t\n")
+    with pytest.raises(UserError, match=r"monitor\.csv: not a monitor\.csv"):
+        collect([tmp_path / "monitor.csv"], env="E")
+
+
 def test_tensorboard_files(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from torch.utils.tensorboard import SummaryWriter

@@ -7,9 +7,11 @@ import re
 from typing import IO, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rl_training.core.checks import UserError, shown
 
+Array = NDArray[Any]
 # What numpy writes; an element type is a code such as <f4, or a list for records, which are rejected.
 HEADER = re.compile(
     r"\{'descr': (?P<descr>'[^']*'|\[.*\]), 'fortran_order': (?P<fortran>True|False), "
@@ -60,6 +62,14 @@ def check_size(header: Header, size: int, where: str) -> None:
     """Compare what a header declares with the bytes that follow it, before anything is allocated."""
     if header.nbytes != size:
         raise UserError(f"{where} declares {header.nbytes} bytes and holds {size}")
+
+
+def read_array(file: IO[bytes], size: int, where: str) -> Array:
+    """An array of numbers in a file of `size` bytes, of which no more are read: its header must say as much."""
+    header = read_header(file, where)
+    check_size(header, size - file.tell(), where)
+    numbers = np.frombuffer(read_exactly(file, header.nbytes), header.dtype)
+    return numbers.reshape(header.shape, order="F" if header.fortran else "C")
 
 
 def read_exactly(file: IO[bytes], count: int) -> bytes:

@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 
 from rl_training.core.checks import UserError, one_line
+from rl_training.files.archives import open_archive, open_member
+from rl_training.files.npy import Array, read_array
 from rl_training.studies.curves import RETURN, Curve, chosen_metric, make_curve
 
+MAX_ARRAY_BYTES = 2**28
 MONITOR_WINDOW = 100  # episodes of a training return, as in Stable-Baselines3's rollout/ep_rew_mean
 ZOO_FOLDER = re.compile(r"(?P<task>.+)_(?P<seed>\d+)")  # RL Zoo: ALGO/ENV_N/
 CLEANRL_FOLDER = re.compile(r"(?P<task>.+?)__(?P<name>.+)__(?P<seed>\d+)__\d+")  # ENV__EXP__SEED__TIME
@@ -49,7 +52,7 @@ def read_monitor(path: Path, env: str | None = None) -> list[Curve]:
         head, *lines = path.read_text(encoding="utf-8").splitlines()
         about = json.loads(head.lstrip("#"))
         rows = [(float(row["r"]), int(row["l"])) for row in csv.DictReader(lines)]
-    except (ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, csv.Error) as error:
         raise UserError(f"{path}: not a monitor.csv of Stable-Baselines3 ({one_line(error)})") from error
     returns, steps = np.array([row[0] for row in rows]), np.cumsum([row[1] for row in rows])
     sums = np.concatenate([[0.0], np.cumsum(returns)])
@@ -62,13 +65,24 @@ def read_monitor(path: Path, env: str | None = None) -> list[Curve]:
 
 def read_evaluations(path: Path, env: str | None = None) -> list[Curve]:
     """The mean returns of an `evaluations.npz`; object arrays, which would run code, are rejected."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            steps, results = np.asarray(file["timesteps"]), np.asarray(file["results"], dtype=np.float64)
-        means = results.reshape(len(steps), -1).mean(axis=1)
-    except (ValueError, KeyError, OSError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path}: not an evaluations.npz of Stable-Baselines3 ({one_line(error)})") from error
+    wrong = f"{path}: not an evaluations.npz of Stable-Baselines3"
+    with open_archive(path, wrong) as archive:
+        steps, results = (_array(archive, name, wrong) for name in ("timesteps", "results"))
+    if steps.ndim != 1 or results.ndim < 1 or len(steps) != len(results) or results.size == 0:
+        raise UserError(f"{wrong} (timesteps are of shape {steps.shape}, results of {results.shape})")
+    means = results.reshape(len(steps), -1).astype(np.float64).mean(axis=1)
     return _curves(path, env or _neighbours_task(path), zip(steps.tolist(), means.tolist(), strict=True), RETURN)
+
+
+def _array(archive: zipfile.ZipFile, name: str, wrong: str) -> Array:
+    member, where = f"{name}.npy", f"{wrong}: {name}"
+    if member not in archive.namelist():
+        raise UserError(f"{wrong} (it has no {name})")
+    size = archive.getinfo(member).file_size
+    if size > MAX_ARRAY_BYTES:  # before it is unpacked
+        raise UserError(f"{where} has {size} bytes, at most {MAX_ARRAY_BYTES} are expected")
+    with open_member(archive, member, where) as file:
+        return read_array(file, size, where)
 
 
 def read_events(path: Path, metric: str | None = None, env: str | None = None) -> list[Curve]:

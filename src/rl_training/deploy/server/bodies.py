@@ -7,16 +7,14 @@ import json
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rl_training.core.checks import UserError, did_you_mean, one_line, shown
 from rl_training.files.archives import READ_ERRORS, open_member
-from rl_training.files.npy import check_size, read_exactly, read_header
+from rl_training.files.npy import Array, read_array
 
-Array = NDArray[Any]
 JSON, NPY, NPZ = "application/json", "application/x-npy", "application/x-npz"
 FIELDS = ("obs", "action_mask", "state", "episode_start", "deterministic")
 MAX_ARRAYS = 256  # in one .npz body
@@ -70,15 +68,7 @@ def _reject(text: str) -> float:
 
 def _read_npy(body: bytes) -> Array:
     with _rejecting("an array of numbers as written by numpy.save"):
-        return _read_array(io.BytesIO(body), len(body), "it")
-
-
-def _read_array(file: IO[bytes], size: int, where: str) -> Array:
-    """An array of numbers in a file of `size` bytes, of which no more are read: its header must say as much."""
-    header = read_header(file, where)
-    check_size(header, size - file.tell(), where)
-    numbers = np.frombuffer(read_exactly(file, header.nbytes), header.dtype)
-    return numbers.reshape(header.shape, order="F" if header.fortran else "C")
+        return read_array(io.BytesIO(body), len(body), "it")
 
 
 @contextmanager
@@ -104,7 +94,7 @@ def _read_npz(body: bytes, limit: int) -> dict[str, Any]:
             if name in arrays:
                 raise BadRequest(f"the arrays must have distinct names, got {shown(name)} twice")
             with open_member(archive, one.filename, shown(name)) as file:
-                arrays[name] = _read_array(file, one.file_size, shown(name))
+                arrays[name] = read_array(file, one.file_size, shown(name))
     state = {name.removeprefix(STATE): arrays.pop(name) for name in list(arrays) if name.startswith(STATE)}
     found: dict[str, Any] = {"state": state} if state else {}
     found |= {name: arrays.pop(name) for name in ("action_mask", "episode_start") if name in arrays}
