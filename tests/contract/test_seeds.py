@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from compiler import needs_compiler
 from conftest import one_of_a_kind, settings_of
 from seed_harness import (
     BATCH_NORM,
@@ -32,7 +33,6 @@ from rl_training.engine.engine import Engine, Execution
 from rl_training.engine.networks import Binding, Networks
 from rl_training.engine.phases import LossResult, Phase
 from rl_training.models.layers import StackedLinear
-from rl_training.run.plan import compile_obstacle
 
 every_algorithm = pytest.mark.parametrize("algo", algorithm_names())
 one_algorithm = pytest.mark.parametrize("algo", one_of_a_kind())  # and every other in the sweep
@@ -150,13 +150,13 @@ def test_compiled_is_eager_for_a_single_seed(algo: str) -> None:
 
 
 @pytest.mark.sweep
-@pytest.mark.skipif(compile_obstacle("cpu") is not None, reason="no C++ compiler")
+@needs_compiler
 def test_inductor_is_eager() -> None:
     assert_compiled_is_eager(algorithm_names()[0], (0,), "inductor")
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(compile_obstacle("cpu") is not None, reason="no C++ compiler")
+@needs_compiler
 @every_algorithm
 def test_inductor_is_eager_for_two_seeds(algo: str) -> None:
     assert_compiled_is_eager(algo, (0, 1), "inductor")

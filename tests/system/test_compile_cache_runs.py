@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from rl_training.run.plan import compile_obstacle
+from compiler import needs_compiler
 
 PROGRAM = """
 import hashlib, json, sys
@@ -43,7 +42,7 @@ def trained(folder: Path, threads: int = 1, **variables: str) -> list[Any]:
 
 
 @pytest.mark.sweep
-@pytest.mark.skipif(compile_obstacle("cpu") is not None, reason="needs a C++ compiler")
+@needs_compiler
 def test_a_program_from_the_cache_has_the_same_bits(tmp_path: Path) -> None:
     cache = {"RL_TRAINING_CACHE": str(tmp_path / "cache")}
     first, hits, misses = trained(tmp_path, **cache)

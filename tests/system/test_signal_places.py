@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compiler import needs_compiler
 from conftest import make_quick_config
 from endless_envs import ENDLESS
 from resume_harness import Forks, compare_runs, make_config, read_json, run_dir_in, wait_for, write_config
@@ -205,6 +206,7 @@ def cut_while_compiling(forks: Forks, cwd: Path, **changes: Any) -> list[str]:
     return stop(forks, pid, cwd, signal.SIGINT, os.killpg)
 
 
+@needs_compiler
 @pytest.mark.sweep
 def test_a_signal_while_kernels_compile_is_one_line(forks: Forks, tmp_path: Path) -> None:
     lines = cut_while_compiling(forks, tmp_path, eval_episodes=0)
@@ -215,6 +217,7 @@ def test_a_signal_while_kernels_compile_is_one_line(forks: Forks, tmp_path: Path
     assert record["status"] == "stopped" and record["ended"] is not None
 
 
+@needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("interval", [1000, 15], ids=["from the start", "from a checkpoint"])
 def test_a_signal_while_kernels_compile_and_a_resume(interval: int, forks: Forks, tmp_path: Path) -> None:

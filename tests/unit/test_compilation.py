@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from compiler import needs_compiler
 from torch import Tensor
 
 from rl_training.algorithms import DQN
@@ -22,7 +23,7 @@ from rl_training.engine.engine import Engine
 from rl_training.models import MLPQNetwork
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=needs_compiler)])
 @torch.no_grad()
 def test_later_calls_use_their_own_inputs_and_change_the_same_tensors(backend: str) -> None:
     kept, ring = torch.zeros(4), torch.zeros(100)
@@ -139,6 +140,7 @@ def test_kernels_are_chosen_by_rule_and_not_by_a_timer(monkeypatch: pytest.Monke
     assert config.cpp.simdlen == width, "kernels cached in another numeric mode are of another width"
 
 
+@needs_compiler
 def test_the_kernels_are_called_by_cpp_on_a_cpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each program by its own device, whatever other programs of the process do."""
     from torch._inductor import compile_fx, config

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,13 +101,18 @@ def test_a_path_with_spaces_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_other_places_with_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CXX", raising=False)
+    for name in ("CXX", cache.TORCH_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda name: "/lib")
+    monkeypatch.setattr(torch, "__path__", ["/lib/torch"])
     monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")
     assert cache.spaced_place() is None
     monkeypatch.setattr(tempfile, "tempdir", "/my folder")
     assert cache.spaced_place() == "/my folder"
     monkeypatch.setattr(torch, "__path__", ["/my environment/torch"])
     assert cache.spaced_place() == "/my environment/torch"
+    monkeypatch.setenv(cache.TORCH_VARIABLE, "/my programs")
+    assert cache.spaced_place() == "/my programs"
     monkeypatch.setenv("CXX", "/my tools/g++")
     assert cache.spaced_place() == "/my tools/g++"
 
@@ -183,6 +189,7 @@ def test_auto_does_not_look_at_the_cache(own_cache: Path, monkeypatch: pytest.Mo
         spec = EnvSpec(vector(3), continuous(1))
         return [choose_plan(config, parse_settings(config)[1], spec) for config in configs]
 
+    monkeypatch.setattr("rl_training.run.plan.compile_obstacle", lambda device: None)
     monkeypatch.setattr(cache, "machine_key", lambda: pytest.fail("the cache was looked at"))
     before = plans()
     folder = own_cache / "compiled" / "some"

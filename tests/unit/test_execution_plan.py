@@ -59,6 +59,12 @@ def test_mujoco_is_stepped_in_threads_unless_workers_are_given(monkeypatch) -> N
     assert stepping("HalfCheetah-v5") == (0, 1) and stepping("Pendulum-v1") == (0, 0)
 
 
+@pytest.fixture
+def with_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choices, "compile_obstacle", lambda device: None)
+
+
+@pytest.mark.usefixtures("with_a_compiler")
 def test_compiling_is_worth_it_for_the_updates_there_will_be() -> None:
     def compiled(steps: int, **settings: int) -> bool:
         config = TrainConfig("iql", "Hopper-v5", total_timesteps=steps, device="cpu", algo_kwargs=settings)
@@ -69,6 +75,7 @@ def test_compiling_is_worth_it_for_the_updates_there_will_be() -> None:
     assert compiled(1_000_000, offline_steps=100)
 
 
+@pytest.mark.usefixtures("with_a_compiler")
 def test_a_run_that_stays_eager_shows_what_compiling_would_gain() -> None:
     def plan(steps: int, **changes: str) -> choices.ExecutionPlan:
         config = TrainConfig("dqn", "CartPole-v1", total_timesteps=steps, device="cpu", **changes)

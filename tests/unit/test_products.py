@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from compiler import needs_compiler
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -19,7 +20,7 @@ from rl_training.engine import products, rounding
 from rl_training.engine.compilation import compile_once
 from rl_training.engine.compile_cache import compile_cache, has_space
 
-pytestmark = pytest.mark.skipif(not has_avx2(), reason="the product needs AVX2")
+pytestmark = [pytest.mark.skipif(not has_avx2(), reason="the product needs AVX2"), needs_compiler]
 SIZES = [
     (1, 1, 1, 1),
     (1, 7, 3, 2),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import stat
 import sys
 from collections import Counter
@@ -271,9 +272,13 @@ def test_slurm_runs_an_array_from_the_template(monkeypatch: pytest.MonkeyPatch, 
         f"import rl_training.studies.process as p, sys\np.PROGRAM = {process.PROGRAM!r}\n"
         "from rl_training.studies.slurm_job import main\nsys.exit(main(*sys.argv[3:]))\n"
     )
-    texts = {"squeue": "#!/bin/bash\ncat queue\n", "scancel": "#!/bin/bash\n", "sbatch": f"#!{sys.executable}{SBATCH}"}
-    for name, text in {**texts, "python": f'#!/bin/bash\nexec {sys.executable} {job} "$@"\n'}.items():
-        (tools / name).write_text(text)
+    sbatch = tmp_path / "sbatch.py"
+    sbatch.write_text(SBATCH)
+    commands = {"squeue": "cat queue", "scancel": ""}
+    for name, program in {"sbatch": sbatch, "python": job}.items():
+        commands[name] = f'exec {shlex.join([sys.executable, str(program)])} "$@"'
+    for name, command in commands.items():
+        (tools / name).write_text(f"#!/bin/bash\n{command}\n")
         (tools / name).chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))

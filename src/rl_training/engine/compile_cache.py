@@ -91,8 +91,8 @@ def has_space(path: object) -> bool:
 
 def spaced_place() -> str | None:
     """The first place other than our own folder that these commands name, and that has white space."""
-    compiler = os.environ.get("CXX", "")
-    places = (compiler, torch.__path__[0], sysconfig.get_config_var("LIBDIR"), tempfile.gettempdir())
+    given = [os.environ.get(name, "") for name in ("CXX", TORCH_VARIABLE)]
+    places = (*given, torch.__path__[0], sysconfig.get_config_var("LIBDIR"), tempfile.gettempdir())
     return next((place for place in places if has_space(place)), None)
 
 

@@ -150,19 +150,15 @@ def choose_device(name: str) -> str:
 def _choose_compile(config: TrainConfig, settings: TrainSettings, device: str, flops: float) -> tuple[bool, str | None]:
     if config.compile == "off":
         return False, None
-    obstacle = compile_obstacle(device)
-    if obstacle is not None:
-        return False, f"compile: {obstacle}, training continues without"
-    if config.compile == "on":
-        return True, None
     saved = _seconds_saved(config, settings, flops)
-    if saved > COMPILE_SECONDS:
-        return True, None
-    gain = (
-        f"compile: auto does not compile this run: that takes about {COMPILE_SECONDS:.0f} s the first time and would "
-        f"save about {saved:.0f} s"
-    )
-    return False, gain if saved >= MIN_REPORTED_GAIN else None
+    if config.compile == "auto" and saved <= COMPILE_SECONDS:
+        gain = (
+            f"compile: auto does not compile this run: that takes about {COMPILE_SECONDS:.0f} s the first time and "
+            f"would save about {saved:.0f} s"
+        )
+        return False, gain if saved >= MIN_REPORTED_GAIN else None
+    obstacle = compile_obstacle(device)
+    return obstacle is None, obstacle and f"compile: {obstacle}, training continues without"
 
 
 def _seconds_saved(config: TrainConfig, settings: TrainSettings, flops: float) -> float:
