@@ -52,7 +52,7 @@ PARSED = {
     r"^rl-training .*my_module:": "a module that the reader has; docs/own-environment.md has one",
     r"^rl-training .*\b(ENV|JSON|RUNS|ALGO|SETTING|COMMAND)\b": "has a placeholder",
     r"^rl-training predict .*--action-mask": "for an agent with action masks; tests/contract/test_action_masks.py",
-    r"^(pip|curl|for|make|#!/bin/sh)": "installs, needs a server or is a program of the shell",
+    r"^(pip|python3 -m venv|curl|for|make|#!/bin/sh)": "installs, needs a server or is a program of the shell",
     r"^# d3rlpy\n": "needs another library",
     r"optuna_callback": "needs a study of the reader; tests/contract/test_optuna_callback.py",
 }
