@@ -27,7 +27,7 @@ ADAPTED = "constant, without a warm-up, where learning_rate_kl adapts the rate"
 
 @dataclass(frozen=True)
 class PPOSettings(ActorCriticSettings):
-    # Defaults: Stable-Baselines3's PPO, which CleanRL's for continuous actions shares.
+    # Defaults: Stable-Baselines3's PPO.
     clip_range: float = setting(0.2, above(0))  # the probability of an action changes by this share at most
     value_clip_range: float | None = setting(None, above(0))  # the value changes by this at most; null: any amount
     recompute_advantages: bool = setting(False)  # before every epoch, with the values learned so far

@@ -830,7 +830,7 @@ class PPO(ManagedAlgorithm):
         schedule_steps (int | None, default None): steps over which all schedules run, at least the
             run's; null: total_timesteps. Extending a run does not change it (>= 1)
 
-    Settings of ppo. Defaults: Stable-Baselines3's PPO, which CleanRL's for continuous actions shares:
+    Settings of ppo. Defaults: Stable-Baselines3's PPO:
         batch_size (int, default 64): transitions of a minibatch: of one update, per seed (>= 1)
         hidden_sizes (Sequence[int], default (64, 64)): sizes of the hidden layers of the networks
         learning_rate (float, default 0.0003): step size of the optimizer (> 0)
