@@ -121,6 +121,7 @@ OURS = {
     "cql_alpha": "conservative_weight cql_weight min_q_weight cql_min_q_weight",
     "num_cql_samples": "n_action_samples cql_n_actions num_random",
     "lagrange_threshold": "cql_target_action_gap alpha_threshold",
+    "backup_entropy": "soft_q_backup",
     "dataset_path": "dataset_name dataset_id dataset_file data_path data_file",
     "reward_scale": "reward_scaler scale_rewards",
     "offline_steps": "offline_iterations num_offline_steps pretrain_steps",
