@@ -2,6 +2,7 @@
 
 python scripts/dependencies_page.py               (`make docs`; a test fails if the page is out of date)
 python scripts/dependencies_page.py --index URL   asks a package index (URL/NAME/json) for the newest releases first
+python scripts/dependencies_page.py --tree        reads the indirect ones from this interpreter's packages first
 """
 
 from __future__ import annotations
@@ -9,28 +10,51 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import platform
 import re
 import urllib.request
+from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PROSE, FACTS, PAGE = (ROOT / "docs" / f"dependencies.{suffix}" for suffix in ("yaml", "json", "md"))
 CORE = "core"
+DEVELOPMENT = ("dev", "docs")  # extras that no user of the library installs
+COPYLEFT = re.compile(r"GPL|MPL|Mozilla|EPL|Eclipse")
 MAX_LICENCE = 60  # characters; torch and numpy list those of everything they contain
 HEAD = """\
 <!-- Written by scripts/dependencies_page.py from dependencies.yaml and pyproject.toml: edit those and `make docs`. -->
 # Dependencies
 
 Every direct dependency: what it is for, the range that is allowed, its licence, its newest release, and what was
-considered instead. Ranges are open above, except where a break is known; the reason stands beside the range in
-`pyproject.toml`. The versions that `make setup` installs and the tests use are pinned in `constraints.txt`. None of
-these packages is shipped with this library: pip installs them, under their own licences.
+considered instead; then the [indirect ones](#indirect-dependencies) that they bring along. Ranges are open above,
+except where a break is known; the reason stands beside the range in `pyproject.toml`. The versions that `make setup`
+installs and the tests use are pinned in `constraints.txt`. None of these packages is shipped with this library: pip
+installs them, under their own licences.
 
 Asked of the package index on {date}: releases and licences. `python scripts/dependencies_page.py --index URL` asks
 again.
+"""
+TREE = """
+## Indirect dependencies
+
+What the packages of the core and of the extras for users require themselves, as `make setup` installs them (Python
+{python}, Linux on x86-64; `python scripts/dependencies_page.py --tree` reads it again). `pip install .` alone brings
+{core} of them. A torch that is built for CUDA also brings NVIDIA's libraries, under NVIDIA's licences.
+
+Of all direct and indirect ones, these have a licence with conditions for those who pass the package on:
+{copyleft}.
+The package imageio-ffmpeg contains the program ffmpeg, built under the GPL 3, which writes videos in a process of its
+own.
+
+| package | version | licence | brought by |
+|---|---|---|---|
 """
 TRIED = """
 ## Interpreters
@@ -68,20 +92,84 @@ def requirements() -> dict[str, dict[str, list[str]]]:
     return found
 
 
+def licence(expression: str | None, classifiers: Sequence[str], text: str | None) -> str | None:
+    """A package's licence in a line, from its metadata."""
+    kinds = [one.rpartition(" :: ")[2] for one in classifiers if one.startswith("License ::")]
+    found = expression or ", ".join(kinds) or (text or "").strip()
+    return found.splitlines()[0] if found else None
+
+
 def ask(index: str, name: str) -> dict[str, Any]:
     """The newest release of a package: version, date and licence."""
     with urllib.request.urlopen(f"{index.rstrip('/')}/{name}/json", timeout=60) as answer:
         found = json.load(answer)
     info = found["info"]
-    kinds = [one.rpartition(" :: ")[2] for one in info.get("classifiers") or [] if one.startswith("License ::")]
-    licence = info.get("license_expression") or ", ".join(kinds) or (info.get("license") or "").strip()
     dates = [one["upload_time"][:10] for one in found["urls"]]
     return {
         "version": info["version"],
         "date": max(dates, default=None),
-        "licence": licence.splitlines()[0] if licence else None,
+        "licence": licence(info.get("license_expression"), info.get("classifiers") or [], info.get("license")),
         "python": info.get("requires_python"),
     }
+
+
+def tree() -> dict[str, Any]:
+    """The indirect dependencies, as installed here: version, licence, the direct ones that need them, whether core."""
+    groups = {group: found for group, found in requirements().items() if group not in DEVELOPMENT}
+    direct = {canonicalize_name(name) for group in groups.values() for name in group}
+    found: dict[str, dict[str, Any]] = {}
+    for group, packages in groups.items():
+        for name, lines in packages.items():
+            below = brought_along([Requirement(name + line) for line in lines])
+            for indirect in below.keys() - direct:
+                about = found.setdefault(indirect, {**_facts(below[indirect]), "by": [], "core": False})
+                about["by"] = sorted({*about["by"], name}, key=str.lower)
+                about["core"] |= group == CORE
+    return dict(sorted(found.items()))
+
+
+def brought_along(roots: list[Requirement]) -> dict[str, metadata.Distribution]:
+    """The installed packages of requirements, and of all that they require here."""
+    waiting = [one for one in roots if one.marker is None or one.marker.evaluate()]
+    found: dict[str, metadata.Distribution] = {}
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        one = waiting.pop()
+        name, extras = canonicalize_name(one.name), frozenset(one.extras)
+        if (name, extras) in seen:
+            continue
+        seen.add((name, extras))
+        try:
+            found[name] = metadata.distribution(one.name)
+        except metadata.PackageNotFoundError:
+            continue  # of an extra that is not installed here
+        for needed in map(Requirement, found[name].requires or ()):
+            markers = [{"extra": extra} for extra in ("", *extras)]
+            if needed.marker is None or any(needed.marker.evaluate(marker) for marker in markers):
+                waiting.append(needed)
+    return found
+
+
+def _facts(installed: metadata.Distribution) -> dict[str, Any]:
+    about = installed.metadata
+    licences = licence(about.get("License-Expression"), about.get_all("Classifier") or [], about.get("License"))
+    return {"version": installed.version.partition("+")[0], "licence": licences}
+
+
+def tree_lines(facts: dict[str, Any]) -> list[str]:
+    """The section of the indirect dependencies."""
+    packages, indirect = facts["packages"], facts["tree"]
+    users = {name for group, found in requirements().items() if group not in DEVELOPMENT for name in found}
+    named = {**{name: packages[name] for name in users}, **indirect}
+    licences = {name: one["licence"] or "" for name, one in sorted(named.items())}
+    bound = [f"{name} ({text})" for name, text in licences.items() if COPYLEFT.search(text)]
+    core = sum(one["core"] for one in indirect.values())
+    head = TREE.format(python=facts["python"], core=core, copyleft=", ".join(bound)).rstrip("\n")
+    rows = [
+        f"| {name} | {one['version']} | {shortened(one['licence'] or 'not stated')} | {', '.join(one['by'])} |"
+        for name, one in indirect.items()
+    ]
+    return [head, *rows]
 
 
 def shortened(text: str) -> str:
@@ -106,18 +194,25 @@ def page() -> str:
     for group, found in requirements().items():
         title = "Core" if group == CORE else f"Extra `{group}`"
         lines += [f"## {title}", "", *rows(found, prose, facts["packages"]), ""]
-    return "\n".join(lines).rstrip("\n") + "\n" + TRIED + LICENCES
+    tables = "\n".join(lines).rstrip("\n") + "\n" + "\n".join(tree_lines(facts)) + "\n"
+    return tables + TRIED + LICENCES
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--index", metavar="URL", help="a package index with a JSON interface")
+    parser.add_argument("--tree", action="store_true", help="read the indirect dependencies from this interpreter")
     args = parser.parse_args()
+    facts = json.loads(FACTS.read_text(encoding="utf-8"))
     if args.index:
         names = dict.fromkeys(name for group in requirements().values() for name in group)
         packages = {name: ask(args.index, name) for name in sorted(names, key=str.lower)}
         today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-        FACTS.write_text(json.dumps({"date": today, "packages": packages}, indent=1) + "\n", encoding="utf-8")
+        facts |= {"date": today, "packages": packages}
+    if args.tree:
+        facts |= {"python": ".".join(platform.python_version_tuple()[:2]), "tree": tree()}
+    if args.index or args.tree:
+        FACTS.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
 
 

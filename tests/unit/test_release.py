@@ -61,6 +61,18 @@ def test_no_dependency_is_explained_that_is_not_there() -> None:
     assert set(module.yaml.safe_load(module.PROSE.read_text(encoding="utf-8"))) == named
 
 
+def test_indirect_dependencies_are_those_of_the_extras_for_users() -> None:
+    module = dependencies_page()
+    facts = json.loads(module.FACTS.read_text(encoding="utf-8"))
+    groups = {group: found for group, found in module.requirements().items() if group not in module.DEVELOPMENT}
+    direct = {name for group in groups.values() for name in group}
+    assert facts["tree"].keys().isdisjoint(direct)
+    assert {name for one in facts["tree"].values() for name in one["by"]} <= direct
+    core = groups[module.CORE].keys()
+    assert [name for name, one in facts["tree"].items() if one["core"] and core.isdisjoint(one["by"])] == []
+    assert [name for name, one in facts["tree"].items() if not one["licence"]] == []
+
+
 def test_the_citation_names_this_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == rl_training.__version__ and citation["license"] == "MIT"
