@@ -7,6 +7,7 @@ and every registered algorithm must implement some method.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,12 @@ def read_methods(path: Path = DOCS / "methods.yaml") -> dict[str, list[Method]]:
 
 
 def setting_text(settings: dict[str, Any]) -> str:
-    return "".join(f", `{name}: {str(value).lower()}`" for name, value in settings.items())
+    return "".join(f", `{written({name: value})[1:-1]}`" for name, value in settings.items())
+
+
+def written(value: Any) -> str:
+    """Settings as a config has them."""
+    return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=math.inf).strip()
 
 
 def here_cell(method: Method) -> str:
