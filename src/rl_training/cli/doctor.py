@@ -77,7 +77,7 @@ def _check_torch(add: Callable[[str, str, str], None]) -> None:
     if obstacle is None:
         add("compile", "ok", "a C++ compiler is installed: long runs are compiled (compile: auto)")
     else:
-        add("compile", "info", f"{obstacle}: runs stay eager, at down to half of the speed")
+        add("compile", "info", f"{obstacle}: runs stay eager, which takes up to twice as long")
 
 
 def _check_rendering(add: Callable[[str, str, str], None]) -> None:
