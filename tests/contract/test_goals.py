@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from compiler import needs_compiler
 from resume_harness import whole_and_cut
 from seed_harness import assert_same_bits, saved_arrays
 
@@ -121,6 +122,7 @@ def test_a_rejected_run_closes_the_environment_of_the_goals(tmp_path: Path, monk
     assert not open_ones
 
 
+@needs_compiler
 @pytest.mark.sweep
 @pytest.mark.parametrize("algo", ["sac", "dqn"])
 def test_a_compiled_run_agrees_within_rounding(algo: str, tmp_path: Path, monkeypatch: Any) -> None:
