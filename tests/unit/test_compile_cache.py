@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 import stat
 import sysconfig
 import tempfile
@@ -63,6 +64,20 @@ def test_the_default_is_in_the_user_s_cache(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert used().parent == tmp_path / "home/.cache/rl_training/compiled"
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that is started for a user whom it does not know."""
+
+    def unknown(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.delenv(cache.VARIABLE)
+    for name in ("XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.warns(Note, match=r"~/\.cache/rl_training is not used, so nothing compiled is stored: .*home"):
+        assert used().is_dir()
 
 
 def test_a_folder_that_others_can_write_to_is_not_used(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,9 +66,10 @@ def _folder(given: str, xdg: str) -> Path:
     if given == OFF:
         return _temporary()
     home = Path(xdg) if os.path.isabs(xdg) else Path("~/.cache")
-    root = (Path(given) if given else home / "rl_training").expanduser().absolute()
-    folder = root / "compiled" / machine_key()
+    root = Path(given) if given else home / "rl_training"
     try:
+        root = root.expanduser().absolute()
+        folder = root / "compiled" / machine_key()
         if has_space(folder):
             raise OSError("torch does not quote spaces in a path for the C++ compiler")
         for one in (root, folder.parent, folder):
