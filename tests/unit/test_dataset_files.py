@@ -7,10 +7,12 @@ import fcntl
 import importlib.util
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 import tracemalloc
@@ -29,6 +31,7 @@ from rl_training.data.datasets.conversion import differences, load_data, trainin
 from rl_training.data.datasets.formats import npz as npz_module
 from rl_training.data.datasets.formats import writing
 from rl_training.data.datasets.formats.loaders import load_transitions
+from rl_training.data.datasets.formats.minari import find_minari
 from rl_training.data.datasets.formats.writing import save_transitions
 from rl_training.data.datasets.prepare import dataset_spaces
 from rl_training.data.datasets.transitions import FIELDS, Transitions, concatenated
@@ -396,6 +399,19 @@ def test_numbers_that_float32_cannot_hold_are_as_good_as_infinite(tmp_path: Path
     np.savez(tmp_path / "large.npz", **{**arrays, "observations": np.full((6, 2), 3.4e38)[:, :], "next_observations":
                                         np.full((6, 2), -3.4e38)})  # fmt: skip
     assert len(load_transitions(tmp_path / "large.npz")) == 6
+
+
+def test_a_user_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that is started for a user whom it does not know."""
+
+    def unknown(number: int) -> None:
+        raise KeyError(number)
+
+    for name in ("HOME", "XDG_CACHE_HOME", "MINARI_DATASETS_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert storage._folder() == Path(tempfile.gettempdir())
+    assert find_minari("data.npz") is None
 
 
 def test_what_does_not_fit_is_refused_before_it_is_read(tmp_path: Path, monkeypatch) -> None:

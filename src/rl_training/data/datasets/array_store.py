@@ -46,11 +46,11 @@ def memory_share_for_copy(*arrays: Array) -> float:
 
 def _folder() -> Path:
     # Not the system's temporary folder, which is often in memory.
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rl_training"
     try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rl_training"
         cache.mkdir(parents=True, exist_ok=True)
         return cache
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError: there is no home
         return Path(tempfile.gettempdir())
 
 

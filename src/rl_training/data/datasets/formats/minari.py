@@ -32,8 +32,8 @@ MINARI_VERSION = "0.5.3"  # of the written format
 
 
 def minari_root() -> Path:
-    """The folder of local Minari datasets."""
-    return Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets")
+    """The folder of local Minari datasets; for a user without a home one that does not exist."""
+    return Path(os.environ.get("MINARI_DATASETS_PATH") or os.path.expanduser("~/.minari/datasets"))
 
 
 def find_minari(name: str | Path) -> Path | None:
