@@ -113,6 +113,8 @@ def test_a_path_with_spaces_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_pat
     with pytest.warns(Note, match="my cache is not used, .* does not quote spaces"):
         assert tmp_path not in used().parents
     assert not (tmp_path / "my cache").exists()
+    with cache.compile_cache("cuda"):
+        assert tmp_path / "my cache" in Path(os.environ[cache.TORCH_VARIABLE]).parents
 
 
 def test_other_places_with_spaces(monkeypatch: pytest.MonkeyPatch) -> None:

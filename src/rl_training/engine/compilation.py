@@ -121,7 +121,7 @@ def _inductor(device_type: str) -> Iterator[None]:
 
     from rl_training.engine.products import own_products  # it imports Inductor
 
-    with compile_cache():
+    with compile_cache(device_type):
         changes: dict[str, Any] = {"cpp_wrapper": False}
         if device_type == "cpu":
             changes = {"cpp_wrapper": True, "post_grad_custom_pre_pass": own_products()}

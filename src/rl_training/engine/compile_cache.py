@@ -40,7 +40,7 @@ _chosen: set[str] = set()  # folders that this process has given to torch
 
 
 @contextmanager
-def compile_cache() -> Iterator[None]:
+def compile_cache(device_type: str = "cpu") -> Iterator[None]:
     """Compile with the folder of this machine, unless the user has given torch another."""
     from torch._inductor import codecache  # here, since it is slow to import and only compiling needs it
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
@@ -49,7 +49,7 @@ def compile_cache() -> Iterator[None]:
     if given is not None and given not in _chosen and given != os.path.abspath(default_cache_dir()):
         yield
         return
-    folder = _folder(os.environ.get(VARIABLE, ""), os.environ.get("XDG_CACHE_HOME", ""))
+    folder = _folder(os.environ.get(VARIABLE, ""), os.environ.get("XDG_CACHE_HOME", ""), device_type == "cpu")
     _chosen.add(str(folder))
     os.environ[TORCH_VARIABLE] = str(folder)  # compiling processes inherit it
     # Torch stores these two in the temporary folder of all users, whatever its variable says.
@@ -61,7 +61,7 @@ def compile_cache() -> Iterator[None]:
 
 
 @functools.cache
-def _folder(given: str, xdg: str) -> Path:
+def _folder(given: str, xdg: str, on_cpu: bool) -> Path:
     """The folder of programs for this machine; a temporary one if there is to be no cache, or none can be used."""
     if given == OFF:
         return _temporary()
@@ -70,7 +70,7 @@ def _folder(given: str, xdg: str) -> Path:
     try:
         root = root.expanduser().absolute()
         folder = root / "compiled" / machine_key()
-        if has_space(folder):
+        if on_cpu and has_space(folder):  # Triton takes them
             raise OSError("torch does not quote spaces in a path for the C++ compiler")
         for one in (root, folder.parent, folder):
             one.mkdir(mode=0o700, parents=True, exist_ok=True)
