@@ -6,6 +6,8 @@ import fcntl
 import os
 import pwd
 import stat
+import subprocess
+import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator
@@ -27,7 +29,7 @@ from rl_training.run.validate import parse_settings
 def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
     monkeypatch.delenv(cache.TORCH_VARIABLE, raising=False)
-    monkeypatch.setattr(cache, "_chosen", set())
+    monkeypatch.setenv(cache.CHOSEN_VARIABLE, "")
     monkeypatch.setattr(cache, "has_space", lambda path: "my " in str(path))  # the tests' own folder may have some
     cache._folder.cache_clear()
     yield tmp_path / "cache"
@@ -141,6 +143,18 @@ def test_off_and_the_user_s_own_setting_of_torch(own_cache: Path, monkeypatch: p
     monkeypatch.setenv(cache.TORCH_VARIABLE, "mine")
     monkeypatch.setenv(cache.VARIABLE, str(own_cache))
     assert used() == Path("mine") and not own_cache.exists()
+
+
+def test_a_process_below_one_that_compiled_chooses_again(own_cache: Path, tmp_path: Path) -> None:
+    """The folder that it inherits is not the user's: it may be temporary, and is marked while the process compiles."""
+    used()
+    program = (
+        "import os, rl_training\nfrom rl_training.engine import compile_cache as cache\n"
+        "with cache.compile_cache(): print(os.environ[cache.TORCH_VARIABLE])\n"
+    )
+    env = {**os.environ, cache.VARIABLE: str(tmp_path / "other")}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    assert not Path(done.stdout.strip()).is_relative_to(own_cache)
 
 
 def test_what_a_killed_process_left_is_discarded(own_cache: Path) -> None:

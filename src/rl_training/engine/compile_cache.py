@@ -34,9 +34,9 @@ from rl_training.engine.rounding import libraries
 
 VARIABLE, OFF = "RL_TRAINING_CACHE", "off"
 TORCH_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+CHOSEN_VARIABLE = "RL_TRAINING_CACHE_CHOSEN"  # the folder that we gave to torch, in this process or in one above it
 MARKER = "compiling-"  # a file of this prefix is locked while its process compiles, and removed when it has succeeded
 MAX_FOLDERS = 20  # of programs for one version of everything, a few MB for each algorithm
-_chosen: set[str] = set()  # folders that this process has given to torch
 
 
 @contextmanager
@@ -46,12 +46,11 @@ def compile_cache(device_type: str = "cpu") -> Iterator[None]:
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
     given = os.environ.get(TORCH_VARIABLE)
-    if given is not None and given not in _chosen and given != os.path.abspath(default_cache_dir()):
+    if given not in (None, os.environ.get(CHOSEN_VARIABLE), os.path.abspath(default_cache_dir())):
         yield
         return
     folder = _folder(os.environ.get(VARIABLE, ""), os.environ.get("XDG_CACHE_HOME", ""), device_type == "cpu")
-    _chosen.add(str(folder))
-    os.environ[TORCH_VARIABLE] = str(folder)  # compiling processes inherit it
+    os.environ[TORCH_VARIABLE] = os.environ[CHOSEN_VARIABLE] = str(folder)  # compiling processes inherit it
     # Torch stores these two in the temporary folder of all users, whatever its variable says.
     for name, place in (("_HEADER_DIR", "headers"), ("_HEADER_LOCK_DIR", "headers/locks")):
         if hasattr(codecache, name):
@@ -92,8 +91,8 @@ def has_space(path: object) -> bool:
 
 def spaced_place() -> str | None:
     """The first place other than our own folder that these commands name, and that has white space."""
-    given = [os.environ.get(name, "") for name in ("CXX", TORCH_VARIABLE)]
-    places = (*given, torch.__path__[0], sysconfig.get_config_var("LIBDIR"), tempfile.gettempdir())
+    given = {os.environ.get(name, "") for name in ("CXX", TORCH_VARIABLE)} - {os.environ.get(CHOSEN_VARIABLE)}
+    places = (*sorted(given), torch.__path__[0], sysconfig.get_config_var("LIBDIR"), tempfile.gettempdir())
     return next((place for place in places if has_space(place)), None)
 
 
