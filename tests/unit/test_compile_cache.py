@@ -132,6 +132,7 @@ def test_other_places_with_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.spaced_place() == "/my environment/torch"
     monkeypatch.setenv(cache.TORCH_VARIABLE, "/my programs")
     assert cache.spaced_place() == "/my programs"
+    monkeypatch.delenv(cache.TORCH_VARIABLE)
     monkeypatch.setenv("CXX", "/my tools/g++")
     assert cache.spaced_place() == "/my tools/g++"
 
