@@ -153,15 +153,15 @@ def test_the_kernels_are_called_by_cpp_on_a_cpu_alone(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(compile_fx, "compile_fx", compile_nothing)
     for given in (False, True):
-        monkeypatch.setattr(config, "cpp_wrapper", given)
         engines = [
             SimpleNamespace(backend="inductor", device=torch.device(device), while_compiling=nullcontext)
             for device in ("cpu", "cuda")
         ]
         programs = [Engine.compile(engine, lambda a: a * 2) for engine in engines]  # type: ignore[arg-type]
-        for program in programs:
-            program(torch.ones(2))
-        assert config.cpp_wrapper == given, "what others compile is left alone"
+        with config.patch(cpp_wrapper=given):  # pytest's monkeypatch would delete it afterwards
+            for program in programs:
+                program(torch.ones(2))
+            assert config.cpp_wrapper == given, "what others compile is left alone"
     assert found == [True, False] * 2
 
 
