@@ -22,7 +22,7 @@ from rl_training.cli.main import main
 from rl_training.core.checks import UserError
 from rl_training.deploy.export import check as checking
 from rl_training.deploy.export import formats, numpy_runner
-from rl_training.deploy.export.contract import describe_policy
+from rl_training.deploy.export.contract import contract_path, describe_policy
 from rl_training.deploy.export.exporting import export_agent, verify_export
 from rl_training.deploy.export.policy import Policy
 from rl_training.envs.spaces import make_codecs
@@ -387,6 +387,21 @@ def test_a_users_file_is_not_overwritten_by_a_runner(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["train_runner.py"]
     export_agent(agent, tmp_path / "policy.npz")
     assert export_agent(agent, tmp_path / "policy.npz").runner_path == tmp_path / "policy_runner.py"
+
+
+def test_an_export_is_kept_whole_where_the_next_one_cannot_be_written(tmp_path: Path) -> None:
+    first, second = (fresh_agent("td3", VECTOR, ACTIONS["box"], seeds=(seed,)) for seed in (0, 1))
+    path = tmp_path / "policy.npz"
+    export_agent(first, path)
+    contract = contract_path(path).read_bytes()
+    contract_path(path).unlink()
+    contract_path(path).mkdir()  # in the place of a full disk: the last of the files cannot be written
+    with pytest.raises(UserError, match="cannot be written"):
+        export_agent(second, path)
+    contract_path(path).rmdir()
+    contract_path(path).write_bytes(contract)
+    assert verify_export(path, first).problem is None
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_an_agents_digest_does_not_depend_on_the_version_that_loads_it(monkeypatch: pytest.MonkeyPatch) -> None:

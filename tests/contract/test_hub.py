@@ -123,6 +123,17 @@ def test_what_is_not_an_agent_is_rejected(
     assert not (tmp_path / "pulled").exists()
 
 
+def test_a_folder_keeps_its_agent_where_the_new_one_cannot_be_written(
+    hub: Hub, agent_file: Path, tmp_path: Path
+) -> None:
+    push(hub, agent_file, "--num-episodes", "0")
+    (tmp_path / "results.json").mkdir()  # in the place of a full disk: one of the files cannot be written
+    (tmp_path / "agent.safetensors").write_bytes(b"mine")
+    assert main(["pull", REPO, "-o", str(tmp_path), "--endpoint", hub.url]) == 2
+    assert {one.name for one in tmp_path.iterdir()} == {"results.json", "agent.safetensors"}
+    assert (tmp_path / "agent.safetensors").read_bytes() == b"mine"
+
+
 def test_a_missing_repository_and_an_invalid_name(hub: Hub, tmp_path: Path, capsys: Any) -> None:
     for repo, message in (("me/nothing", "no such repository"), ("a/b/c", "not a name of a repository")):
         assert main(["pull", repo, "-o", str(tmp_path / "pulled"), "--endpoint", hub.url]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -40,3 +41,25 @@ def test_a_disk_that_takes_few_bytes_at_a_time(tmp_path: Path, monkeypatch) -> N
     monkeypatch.setattr(os, "writev", writev)
     files.sync_file(files.start_writing(tmp_path / "file", [memoryview(part) for part in parts]))
     assert (tmp_path / "file").read_bytes() == b"".join(parts)
+
+
+def test_several_files_are_replaced_together_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "a" / "first", tmp_path / "second"
+    files.replace_files({first: b"1", second: b"2"})
+    files.replace_files({first: b"3", second: b"4"})
+    assert (first.read_bytes(), second.read_bytes()) == (b"3", b"4")
+
+    def full(path: Path, data: bytes) -> None:
+        if path.name.endswith("second"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_synced(path, data)
+
+    write_synced = files.write_synced
+    monkeypatch.setattr(files, "write_synced", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.replace_files({first: b"5", second: b"6"})
+    monkeypatch.undo()
+    with pytest.raises(IsADirectoryError):
+        files.replace_files({second: b"7", tmp_path / "a": b"8"})
+    assert sorted(one.name for one in tmp_path.rglob("*")) == ["a", "first", "second"]
+    assert (first.read_bytes(), second.read_bytes()) == (b"3", b"4")

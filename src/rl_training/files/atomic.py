@@ -91,19 +91,32 @@ def make_directory(path: Path) -> None:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Write or replace a file atomically."""
-    make_directory(path.parent)
-    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    replace_files({path: data})
+
+
+def replace_files(files: Mapping[Path, bytes]) -> None:
+    """Write or replace files, each atomically, and none before the disk has the bytes of all."""
+    folders = {path.parent for path in files}
+    for folder in folders:
+        make_directory(folder)
+    temporaries = {path: path.with_name(f".tmp-{os.getpid()}-{path.name}") for path in files}
     try:
-        write_synced(temporary, data)
-        temporary.replace(path)
+        for path, data in files.items():
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            write_synced(temporaries[path], data)
+        for path, temporary in temporaries.items():
+            temporary.replace(path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        for temporary in temporaries.values():
+            temporary.unlink(missing_ok=True)
         raise
-    sync_directory(path.parent)
+    for folder in folders:
+        sync_directory(folder)
 
 
 def remove_temporaries(directory: Path) -> None:
-    """Remove the temporary files of a `replace_file` that was killed."""
+    """Remove the temporary files of a `replace_files` that was killed."""
     for path in directory.glob(".tmp-*"):
         if path.is_file():
             path.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from rl_training.deploy.export.check import Check, check_policy, measured_latenc
 from rl_training.deploy.export.contract import contract_path, describe_policy, false_entry, read_contract
 from rl_training.deploy.export.formats import FORMATS, format_of
 from rl_training.deploy.export.policy import Policy
-from rl_training.files.atomic import read_bytes, replace_file, to_json
+from rl_training.files.atomic import read_bytes, replace_files, to_json
 from rl_training.run.agent import Agent
 
 MAX_FILE_BYTES = 2**31
@@ -50,11 +50,9 @@ def export_agent(agent: Agent, path: str | Path, to: str | None = None, seed_ind
     about = {"to": chosen.name, "file": path.name, "sha256": hashlib.sha256(data).hexdigest()}
     measured = {"checked": check.to_dict(), "latency_us": latency}
     contract = {**describe_policy(policy), **about, **measured}
+    runners = {} if runner is None else {runner: RUNNER.read_bytes()}
     try:
-        replace_file(path, data)
-        if runner is not None:
-            replace_file(runner, RUNNER.read_bytes())
-        replace_file(contract_path(path), to_json(contract, indent=2))
+        replace_files({path: data, **runners, contract_path(path): to_json(contract, indent=2)})
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from error
     return Exported(path, contract_path(path), runner, contract, check, latency)

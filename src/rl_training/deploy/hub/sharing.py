@@ -27,7 +27,7 @@ from rl_training.deploy.hub.card import (
 )
 from rl_training.envs.host.factory import EnvFactory, env_source, split_env
 from rl_training.envs.host.vector import EnvironmentFailure
-from rl_training.files.atomic import MAX_JSON_BYTES, finite, read_bytes, read_json, replace_file, to_json
+from rl_training.files.atomic import MAX_JSON_BYTES, finite, read_bytes, read_json, replace_files, to_json
 from rl_training.run.agent import Agent, load_agent
 from rl_training.run.artifacts import record_video
 from rl_training.run.workflows import evaluate_agent
@@ -118,8 +118,7 @@ def pull_agent(
         except UserError as error:
             raise UserError(f"{repo}: {str(error).replace(f'{Path(place) / AGENT}', AGENT)}") from error
     try:
-        for name, data in files.items():
-            replace_file(folder / name, data)
+        replace_files({folder / name: data for name, data in files.items()})
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({error.strerror})") from error
     return folder / AGENT
