@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import safetensors.numpy
 import torch
 
+from rl_training.core.checks import UserError
 from rl_training.files import atomic as files
 from rl_training.files.tensor_files import TYPE_NAMES, pack_tensors
 
@@ -63,3 +65,10 @@ def test_several_files_are_replaced_together_or_not_at_all(tmp_path: Path, monke
         files.replace_files({second: b"7", tmp_path / "a": b"8"})
     assert sorted(one.name for one in tmp_path.rglob("*")) == ["a", "first", "second"]
     assert (first.read_bytes(), second.read_bytes()) == (b"3", b"4")
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    with pytest.raises(UserError, match=f"{re.escape(str(tmp_path))}: cannot be read \\(Is a directory\\)"):
+        files.read_bytes(tmp_path)
+    assert not before or len(os.listdir("/proc/self/fd")) == before

@@ -138,13 +138,17 @@ def finite(value: Any) -> Any:
     return value
 
 
+def _without_links(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+
+
 def read_bytes(path: Path, limit: int | None = None, first: int | None = None) -> bytes:
     """The bytes of a regular file, or the `first` of them; links and special files are rejected."""
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        opened = open(path, "rb", opener=_without_links)  # noqa: SIM115
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    with os.fdopen(handle, "rb") as file:
+    with opened as file:
         try:
             status = os.fstat(file.fileno())
             size = status.st_size
