@@ -18,6 +18,7 @@ from rl_training.models.layers import StackedLinear
 from rl_training.run.agent import Agent
 
 VECTOR = spaces.Box(-np.inf, np.inf, (5,), np.float64)
+PAIR = spaces.Tuple((VECTOR, spaces.Discrete(3)))
 LONG = spaces.Box(-np.inf, np.inf, (100,), np.float32)
 IMAGE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
 OBSERVATIONS: dict[str, spaces.Space[Any]] = {
@@ -121,6 +122,12 @@ def test_actions_are_scaled_in_float64_and_clipped(name: str) -> None:
         (spaces.Discrete(4), 1.5, r"observation must be in Discrete\(4\), got 1.5"),
         (spaces.Dict({"a": VECTOR}), {"b": np.zeros(5)}, "must have the keys a, got b"),
         (spaces.Dict({"a": VECTOR}), np.zeros(5), "must have the keys a, got ndarray"),
+        (PAIR, (np.zeros(5),), "the observation must have 2 elements, got 1"),
+        (PAIR, [np.zeros(5), 1, 1], "the observation must have 2 elements, got 3"),
+        (PAIR, 3, "the observation must have 2 elements, got int"),
+        (PAIR, {0: np.zeros(5), 1: 1}, "the observation must have 2 elements, got dict"),
+        (PAIR, np.array(3), "the observation must have 2 elements, got ndarray"),
+        (spaces.Dict({"a": PAIR}), {"a": [np.zeros(5)]}, "entry 'a' of the observation must have 2 elements, got 1"),
         (IMAGE, np.full((36, 36, 3), 256), "must be an image of whole numbers from 0 to 255"),
     ],
 )

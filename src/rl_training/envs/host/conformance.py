@@ -178,7 +178,7 @@ def _probe(env: Env, observation: ObservationCodec, action: ActionCodec, name: s
 
 def _check_observation(value: Any, observation: ObservationCodec, name: str, what: str) -> None:
     try:
-        observation.check_keys(value)
+        observation.check_form(value)
         parts = [(leaf, leaf.value_in(value)) for leaf in observation.leaves]
     except (ValueError, TypeError, LookupError) as error:
         space = type(observation.space).__name__

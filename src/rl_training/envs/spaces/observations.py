@@ -20,7 +20,7 @@ from rl_training.core.specs import IMAGES, VECTOR, ArraySpec, Entry, image, mixe
 from rl_training.envs.spaces.files import space_to_dict
 from rl_training.envs.spaces.leaves import Leaf, Numbers, OneHot, Picture
 from rl_training.envs.spaces.masks import read_mask, read_masks
-from rl_training.envs.spaces.trees import dict_keys, tree, wrong_keys
+from rl_training.envs.spaces.trees import branches, check_branch, has_branch, tree
 
 Array = NDArray[Any]
 SUPPORTED = "Box (numbers or images), Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of them"
@@ -50,7 +50,7 @@ class ObservationCodec:
         self.mask = self.spec.mask  # elements of the action mask
         self.shape, self.dtype = self.spec.shape, np.dtype(self.spec.dtype)
         self.is_tree = isinstance(space, (spaces.Dict, spaces.Tuple))
-        self._keys = list(dict_keys(space, ()))
+        self._branches = list(branches(space))
         self._vector = slice(0, 4 * start)  # bytes of the vector in a mixed observation
         offset = self._vector.stop
         for leaf in self.leaves:
@@ -143,7 +143,7 @@ class ObservationCodec:
     # --- encoding --------------------------------------------------------------------------------------------------
     def encode(self, observation: Any, out: Array, mask: Array | None = None) -> None:
         """Write one observation and its action mask into `out` (a row of a preallocated array of zeros)."""
-        self.check_keys(observation)
+        self.check_form(observation)
         if self._only is not None:
             self._only.encode(self._only.value_in(observation), out)
             return
@@ -153,20 +153,14 @@ class ObservationCodec:
         for leaf in self.leaves:
             leaf.encode_part(leaf.value_in(observation), out if leaf.is_image else numbers)
 
-    def check_keys(self, observation: Any) -> None:
-        """Reject a Dict observation whose keys are not those of its space."""
-        for path, keys in self._keys:
-            found = observation
-            for key in path:
-                found = found[key]
-            if not isinstance(found, Mapping) or found.keys() != keys:
-                got = ", ".join(sorted(map(str, found))) if isinstance(found, Mapping) else type(found).__name__
-                wrong = wrong_keys(keys, found) if isinstance(found, Mapping) else ""
-                raise ValueError(f"the observation must have the keys {', '.join(sorted(keys))}, got {got}{wrong}")
+    def check_form(self, observation: Any) -> None:
+        """Reject an observation whose Dicts have other keys than the space's, or whose Tuples other lengths."""
+        for branch in self._branches:
+            check_branch(branch, observation)
 
     def encode_rows(self, observations: Any) -> Array:
         """Encode many observations at once, as `encode` does row by row: arrays, or mappings of them, by leaf."""
-        self.check_keys(observations)
+        self.check_form(observations)
         if self._only is not None:
             return self._only.encode_rows(np.asarray(self._only.value_in(observations)))
         columns = [leaf.encode_rows(np.asarray(leaf.value_in(observations))) for leaf in self.leaves]
@@ -181,7 +175,7 @@ class ObservationCodec:
     def pack(self, observations: Any) -> Array:
         """`encode_rows` of observations of a Dict or Tuple space in a file or in memory, which are checked first."""
         try:
-            self.check_keys(observations)
+            self.check_form(observations)
             values = {leaf: np.asarray(leaf.value_in(observations)) for leaf in self.leaves}
         except (TypeError, LookupError, ValueError) as error:
             raise UserError(f"observations must be in {type(self.space).__name__}: {error}") from error
@@ -217,7 +211,7 @@ class ObservationCodec:
                 return row, True
         try:
             if self.is_tree:
-                self.check_keys(obs)
+                self.check_form(obs)
             read = [leaf.read(leaf.value_in(obs)) for leaf in self.leaves]
         except UserError:  # of a leaf, which names itself
             raise
@@ -245,8 +239,8 @@ class ObservationCodec:
         row = rows[0]
         numbers = row[self._vector].view(np.float32) if self.spec.parts else row
         with np.errstate(over="ignore"):
-            for path, keys in self._keys:
-                if path or type(obs) is not dict or obs.keys() != keys:
+            for path, inside in self._branches:
+                if path or type(obs) not in (dict, tuple, list) or not has_branch(inside, obs):
                     return None
             for leaf in self.leaves:
                 if not leaf.read_one(leaf.value_in(obs), row if leaf.is_image else numbers):
