@@ -154,6 +154,11 @@ def test_a_recurrent_policy_gets_its_state_back(seeds: Any, quick_config, tmp_pa
         agent.predict(obs, state={"seen": np.zeros((3, 1))})
     with pytest.raises(UserError, match="state must be a mapping with seen, got sen"):
         agent.predict(obs, state={"sen": 1})
+    with pytest.raises(UserError, match="state must be a mapping with seen, got seen, sen"):
+        agent.predict(obs, state={**state, "sen": 1})
+    for wrong in (np.nan, 1e39):
+        with pytest.raises(UserError, match="state: seen must be finite, got NaN or infinity"):
+            agent.predict(obs, state={"seen": [[wrong], [0]]})
 
     actions: list[float] = []
 

@@ -128,7 +128,8 @@ class Agent:
         require(isinstance(given, Mapping), "state", f"a mapping of arrays, got {shown(given)}")
         if not given:
             return initial
-        require(given.keys() >= initial.keys(), "state", f"a mapping with {', '.join(initial)}, got {', '.join(given)}")
+        names = ", ".join(map(str, given))
+        require(given.keys() == initial.keys(), "state", f"a mapping with {', '.join(initial)}, got {names}")
         return {name: _continued(name, one, given[name], starts) for name, one in initial.items()}
 
     def check_seed_index(self, seed_index: int) -> None:
@@ -188,6 +189,7 @@ def _continued(name: str, initial: Tensor, given: Any, starts: Array) -> Tensor:
     if shape[0] == 1 and tuple(found.shape) == shape[1:]:  # of one observation, without its row
         found = found[None]
     require(tuple(found.shape) == shape, f"state: {name}", f"of shape {shape}, got {tuple(found.shape)}")
+    require(bool(found.isfinite().all()), f"state: {name}", "finite, got NaN or infinity")
     fresh = torch.tensor(starts, device=initial.device).expand(shape[0]).view(-1, *(1,) * (len(shape) - 1))
     return torch.where(fresh, initial, found)
 
