@@ -289,6 +289,12 @@ def test_a_body_without_a_length_and_broken_http(serve: Serve, plain_agent: Any)
             assert status in connection.recv(4096).splitlines()[0]
 
 
+def test_blanks_around_the_length_of_a_body(serve: Serve, plain_agent: Any) -> None:
+    body = b'{"obs": [0, 0, 0]}'
+    head = b"POST /predict HTTP/1.1\r\nConnection: close\r\nContent-Length: \t%d \t\r\n\r\n" % len(body)
+    assert b"200 OK" in raw(serve(plain_agent).server, head + body).splitlines()[0]
+
+
 def raw(server: PredictionServer, sent: bytes) -> bytes:
     """All that the server answers until it closes the connection."""
     with socket.create_connection(server.server_address[:2], timeout=20) as connection:

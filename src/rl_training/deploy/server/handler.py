@@ -133,8 +133,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         """The body of a request; one whose length is unknown or too large is not read, and ends the connection."""
-        limit, text = self.server.predictions.limits.body_bytes, self.headers.get("Content-Length")
-        if text is None or not (text.isascii() and text.isdigit()) or "Transfer-Encoding" in self.headers:
+        limit = self.server.predictions.limits.body_bytes
+        text = self.headers.get("Content-Length", "").strip(" \t")  # a header may have blanks around its value
+        if not (text.isascii() and text.isdigit()) or "Transfer-Encoding" in self.headers:
             self.close_connection = True
             raise BadRequest("a Content-Length is needed", 411)
         if len(text) > MAX_DIGITS or int(text) > limit:
