@@ -106,7 +106,7 @@ def changed(hub: Hub, name: str, data: bytes, honest: bool = False) -> None:
         ("agent.safetensors", b"other", False, "agent.safetensors is damaged (sha256)"),
         ("agent.safetensors", b"other bytes", True, f"{REPO}: agent.safetensors: not a rl_training agent"),
         ("manifest.json", b"{}", False, "not an agent of this library"),
-        ("manifest.json", b"{", False, "not valid JSON"),
+        ("manifest.json", b"{", False, f"{REPO}: manifest.json: not valid JSON"),
         ("../../evil.py", b"x", True, "which is no file of an agent"),
         ("code.py", b"x", True, "which is no file of an agent"),
     ],

@@ -168,7 +168,7 @@ def read_json(path: Path) -> Any:
     return parse_json(read_bytes(path, MAX_JSON_BYTES), path)
 
 
-def parse_json(data: bytes | str, path: Path) -> Any:
+def parse_json(data: bytes | str, path: Path | str) -> Any:
     """The value of a JSON text, or a UserError that names `path`."""
     if len(data) > MAX_JSON_BYTES:
         raise UserError(f"{path}: {len(data)} bytes of JSON, at most {MAX_JSON_BYTES} are expected")

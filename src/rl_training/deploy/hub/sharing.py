@@ -27,7 +27,7 @@ from rl_training.deploy.hub.card import (
 )
 from rl_training.envs.host.factory import EnvFactory, env_source, split_env
 from rl_training.envs.host.vector import EnvironmentFailure
-from rl_training.files.atomic import MAX_JSON_BYTES, finite, read_bytes, read_json, replace_files, to_json
+from rl_training.files.atomic import MAX_JSON_BYTES, finite, parse_json, read_bytes, replace_files, to_json
 from rl_training.run.agent import Agent, load_agent
 from rl_training.run.artifacts import record_video
 from rl_training.run.workflows import evaluate_agent
@@ -105,9 +105,9 @@ def pull_agent(
 
         with _one_line_errors(repo, api.endpoint):
             commit = api.repo_info(repo, revision=revision).sha  # so that all files are of one commit
-        listed = download(MANIFEST, commit)
-        digests = check_manifest(read_json(listed), repo)
-        files = {MANIFEST: read_bytes(listed, MAX_JSON_BYTES)}  # with which the folder can be checked again
+        # The manifest is kept: with it, the folder can be checked again.
+        files = {MANIFEST: read_bytes(download(MANIFEST, commit).resolve(), MAX_JSON_BYTES)}
+        digests = check_manifest(parse_json(files[MANIFEST], f"{repo}: {MANIFEST}"), repo)
         for name, digest in digests.items():
             files[name] = read_bytes(download(name, commit).resolve(), MAX_FILE_BYTES)
             if hashlib.sha256(files[name]).hexdigest() != digest:
