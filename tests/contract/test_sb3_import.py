@@ -183,3 +183,20 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     (tmp_path / "text.zip").write_text("text")
     assert main(["import", "sb3", str(tmp_path / "text.zip"), *words[3:]]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_model_is_not_overwritten_by_its_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = rezipped("sac", tmp_path)
+    before = model.read_bytes()
+    words = [
+        "import",
+        "sb3",
+        str(model),
+        "--env",
+        "Pendulum-v1",
+        "-o",
+        str(tmp_path / ".." / tmp_path.name / model.name),
+    ]
+    assert main(words) == 2 and model.read_bytes() == before
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 1 and "is imported and would be overwritten" in errors[0]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from rl_training.cli.arguments import Args, Parser, add_command, print_answer
+from rl_training.core.checks import UserError
 
 
 def add_import(subparsers: Any) -> None:
@@ -24,8 +26,12 @@ def add_import(subparsers: Any) -> None:
 def run_import(args: Args) -> int:
     from rl_training.deploy.sb3 import import_sb3
 
+    output = Path(args.output)
+    for given in filter(None, (args.model, args.normalization)):
+        if output.resolve() == Path(given).resolve():
+            raise UserError(f"{output}: is imported and would be overwritten; choose another output")
     agent = import_sb3(args.model, args.env, args.normalization)
-    path = agent.save(args.output)
+    path = agent.save(output)
     answer = {"agent": str(path), "algorithm": agent.config.algo, "step": agent.step, "sha256": agent.digest()}
     print_answer(args, answer, f"agent  {path} ({agent.config.algo}, {agent.step} steps)")
     return 0
