@@ -166,6 +166,18 @@ def test_unbounded_actions(tmp_path: Path) -> None:
     check_export(fresh_agent("ppo", VECTOR, spaces.Box(-np.inf, 3, (2,), np.float64)), tmp_path / "policy.npz")
 
 
+def test_choices_have_whole_numbers_as_bounds() -> None:
+    for space, bounds in ((spaces.Discrete(5, start=-2), (-2, 2)), (spaces.MultiDiscrete([3, 4]), (0, [2, 3]))):
+        action = describe_policy(Policy(fresh_agent("ppo", VECTOR, space)))["outputs"][0]
+        assert repr((action["low"], action["high"])) == repr(bounds)
+
+
+def test_flags_are_sampled_as_flags_beside_normalised_numbers() -> None:
+    codec, _ = make_codecs(spaces.Dict({"flags": spaces.MultiBinary(3), "x": VECTOR}), spaces.Discrete(2), masked=False)
+    obs, _ = sample_observations(codec, np.random.default_rng(0), 20, (np.full(6, 0.5), np.ones(6)))
+    assert np.isin(obs["flags"], (0, 1)).all() and not np.isin(obs["x"], (0, 1)).any()
+
+
 @pytest.mark.parametrize("observation", OBSERVATIONS.values(), ids=list(OBSERVATIONS))
 def test_tensor_codecs_equal_the_numpy_ones(observation: Any) -> None:
     rng = np.random.default_rng(0)

@@ -64,8 +64,8 @@ def _leaf_input(leaf: Leaf) -> TensorInput:
 
 def _bound(values: Any) -> Any:
     """A bound as JSON: one number where it is the same everywhere, null where there is none."""
-    flat = np.asarray(values, np.float64)
-    listed = flat.astype(object)
+    flat = np.asarray(values)
+    listed = flat.astype(object)  # Python's numbers: choices stay whole
     listed[~np.isfinite(flat)] = None
     same = flat.size > 0 and bool((flat == flat.flat[0]).all())
     return listed.flat[0] if same else listed.tolist()
@@ -149,7 +149,7 @@ def sample_observations(
     if scales is not None:
         half = rng.random(rows) < 0.5
         for leaf in codec.leaves:
-            if not leaf.is_image and not isinstance(leaf, OneHot):
+            if not leaf.is_image and isinstance(leaf.space, spaces.Box):  # choices and flags stay what they are
                 shape = (rows, *(leaf.space.shape or ()))
                 mean, std = (one[leaf.slice] for one in scales)
                 drawn = (mean + std * rng.standard_normal((rows, leaf.size))).reshape(shape)
