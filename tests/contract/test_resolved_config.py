@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from rl_training.checkpoint.read import load_checkpoint
 from rl_training.cli import load_config
 from rl_training.config.train_config import TrainConfig
 from rl_training.config.yaml_loading import dump_yaml
+from rl_training.core.checks import UserError
 from rl_training.envs.host import wrappers
 from rl_training.run import validate as fitting
 from rl_training.run.agent import Agent, load_agent
@@ -124,3 +126,9 @@ def test_a_filled_in_default_does_not_hide_what_the_task_asks_for() -> None:
     resolved: Any = with_task_defaults(TrainConfig("iql", "AntMaze_UMaze-v5"))[0].algo_kwargs
     assert (resolved["expectile"], resolved["beta"], resolved["reward_shift"]) == (0.9, 10.0, -1.0)
     assert with_task_defaults(TrainConfig("redq", "Hopper-v5"))[0].algo_kwargs["target_entropy"] == -1.0
+
+
+@pytest.mark.parametrize("range_", [[0.7, math.inf], [math.nan, 1.0]])
+def test_numbers_that_no_checkpoint_holds_are_rejected_before_training(range_: list[float]) -> None:
+    with pytest.raises(UserError, match="env_kwargs must hold no NaN or infinity"):
+        with_task_defaults(TrainConfig("sac", "Hopper-v5", env_kwargs={"healthy_z_range": range_}))

@@ -23,6 +23,7 @@ from rl_training.core.specs import KIND_NAMES, EnvSpec
 from rl_training.data.datasets.memory import Dataset, check_dataset
 from rl_training.envs.host.wrappers import image_hint, image_wrapper, parse_wrappers, wrappers_with_defaults
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
+from rl_training.files.atomic import finite
 
 
 def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tuple[type[Learner], TrainSettings]:
@@ -116,6 +117,9 @@ def filled(config: TrainConfig, settings: TrainSettings) -> TrainConfig:
     env_kwargs = dict(config.env_kwargs)
     if env_kwargs.get("wrappers") is not None:
         env_kwargs["wrappers"] = wrappers_with_defaults(env_kwargs["wrappers"])
+    plain = plain_values({"env_kwargs": env_kwargs})
+    if finite(plain) != plain:  # checkpoints are JSON: the run would end at its first
+        raise UserError("env_kwargs must hold no NaN or infinity, which cannot be saved", field_name="env_kwargs")
     given = {field.name for field in fields(settings) if field.init}
     values = {name: value for name, value in asdict(settings).items() if name in given}
     return replace(
