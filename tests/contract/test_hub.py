@@ -16,7 +16,7 @@ from hub_stand_in import Hub
 
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
-from rl_training.deploy.hub import push_agent
+from rl_training.deploy.hub import push_agent, sharing
 from rl_training.run.agent import load_agent
 
 pytest.importorskip("huggingface_hub")
@@ -139,6 +139,12 @@ def test_a_missing_repository_and_an_invalid_name(hub: Hub, tmp_path: Path, caps
         assert main(["pull", repo, "-o", str(tmp_path / "pulled"), "--endpoint", hub.url]) == 2
         errors = capsys.readouterr().err.splitlines()
         assert len(errors) == 1 and message in errors[0]
+
+
+def test_an_invalid_name_is_rejected_before_the_evaluation(hub: Hub, agent_file: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sharing, "evaluate_agent", lambda *_, **__: pytest.fail("evaluated"))
+    with pytest.raises(UserError, match="a/b/c: not a name of a repository"):
+        push_agent(load_agent(agent_file), "a/b/c", endpoint=hub.url)
 
 
 def test_a_hub_that_cannot_be_reached_is_one_line(agent_file: Path, tmp_path: Path, capsys: Any) -> None:

@@ -52,6 +52,7 @@ def push_agent(
     address of a hub.
     """
     api = _api(endpoint)
+    _check_name(repo, api.endpoint)  # before the evaluation, which may take long
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         shared = _shared_agent(agent, seed_index, folder)
@@ -132,6 +133,13 @@ def _api(endpoint: str | None) -> Any:
         raise UserError("the hub needs pip install 'rl-training[hub]'") from error
     disable_progress_bars()
     return huggingface_hub.HfApi(endpoint=endpoint, library_name="rl-training")
+
+
+def _check_name(repo: str, endpoint: str) -> None:
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    with _one_line_errors(repo, endpoint):
+        validate_repo_id(repo)
 
 
 @contextmanager
