@@ -61,7 +61,7 @@ class Axis:
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def labels(self) -> list[str]:
-        return [format_number(tick) for tick in self.ticks] if self.log else format_ticks(self.ticks)
+        return [f"{tick:,.12g}" for tick in self.ticks] if self.log else format_ticks(self.ticks)
 
 
 def line_chart(
