@@ -164,6 +164,9 @@ def test_the_instruction_sets_of_compiled_code(tmp_path: Path) -> None:
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text("flags\t\t: fpu sse4_2 fma bmi2 avx2 avx512f rdrand avx f16c amx_tile\n")
     assert numerics.vector_instructions(cpuinfo) == ["amx_tile", "avx", "avx2", "avx512f", "f16c", "fma"]
+    cpuinfo.write_text("Features\t: fp asimd sve2 crc32\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n")  # ARM
+    assert numerics.vector_instructions(cpuinfo) == ["asimd", "sve2"]
+    assert numerics.processor_name(cpuinfo).endswith(" 0x41 0xd4f"), "which tells one ARM processor from another"
 
 
 def test_resume_in_another_mode_reports_inexact(quick_config, tmp_path: Path, capsys) -> None:

@@ -54,17 +54,25 @@ def is_amd(cpuinfo: Path = CPUINFO) -> bool:
 
 def processor_name(cpuinfo: Path = CPUINFO) -> str:
     """The processor's model, or its architecture where the system does not name it."""
-    return " ".join(_cpuinfo("model name", cpuinfo)[3:]) or platform.processor() or platform.machine()
+    part = [*_cpuinfo("CPU implementer", cpuinfo)[-1:], *_cpuinfo("CPU part", cpuinfo)[-1:]]  # ARM has no names
+    name = _cpuinfo("model name", cpuinfo)[3:] or [platform.processor() or platform.machine(), *part]
+    return " ".join(name)
 
 
 def processor_facts(cpuinfo: Path = CPUINFO) -> list[str]:
     """The architecture, model and instruction sets of the processor, for which code may be compiled."""
-    return [platform.machine(), *_cpuinfo("model name", cpuinfo), *_cpuinfo("flags", cpuinfo)]
+    return [platform.machine(), processor_name(cpuinfo), *_instructions(cpuinfo)]
 
 
 def vector_instructions(cpuinfo: Path = CPUINFO) -> list[str]:
     """The instruction sets of the processor that decide how compiled sums of floating-point numbers round."""
-    return sorted(flag for flag in _cpuinfo("flags", cpuinfo) if flag.startswith(("avx", "amx", "fma", "f16c")))
+    prefixes = ("avx", "amx", "fma", "f16c", "asimd", "sve", "sme")
+    return sorted(flag for flag in _instructions(cpuinfo) if flag.startswith(prefixes))
+
+
+def _instructions(cpuinfo: Path) -> list[str]:
+    """The instruction sets of the processor: `flags` of x86-64, `Features` of ARM."""
+    return (_cpuinfo("flags", cpuinfo) or _cpuinfo("Features", cpuinfo))[2:]
 
 
 def _cpuinfo(name: str, cpuinfo: Path) -> list[str]:
