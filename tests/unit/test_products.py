@@ -226,6 +226,23 @@ def test_the_operation_can_be_requested_again(product: Product) -> None:
         assert torch.equal(products.operation()(*factors(1, 7, 3, 2), 1), product(*factors(1, 7, 3, 2), 1))
 
 
+def test_an_interrupted_registration_is_completed() -> None:
+    """Ctrl-C in a notebook, between the operation's schema and its kernel."""
+    program = (
+        "import rl_training, torch\n"
+        "from unittest.mock import patch\n"
+        "from rl_training.engine import products\n"
+        "from rl_training.engine.compile_cache import compile_cache\n"
+        "with compile_cache():\n"
+        "    with patch.object(torch.library, 'register_fake', side_effect=KeyboardInterrupt):\n"
+        "        try: products.operation()\n"
+        "        except KeyboardInterrupt: print('interrupted')\n"
+        "    print(products.operation()(torch.ones(2, 3), torch.ones(3, 1), 1).tolist())\n"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.stdout == "interrupted\n[[3.0], [3.0]]\n", found.stderr
+
+
 def test_rejected_factors_are_freed(product: Product) -> None:
     """16 MiB a call: sixteen calls would hold 256."""
     before = _resident_mib()

@@ -72,13 +72,16 @@ def _registered() -> Any:
 
     # The facts give each processor a library of its own where several machines share a folder.
     library = CppCodeCache.load(f"// {' '.join(processor_facts())}\n{PRODUCT_SOURCE.read_text(encoding='utf-8')}")
-    if not hasattr(torch.ops.rl_training, "product"):  # else an earlier call of this process failed behind this
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    # Each step by itself: an earlier call may have been interrupted after any of them.
+    if not hasattr(torch.ops.rl_training, "product"):
         # It takes tensors of any strides: nothing has to be copied for it.
         tags = (torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag)
         torch.library.define(NAME, "(Tensor a, Tensor b, int threads) -> Tensor", tags=tags)
+    if not has_kernel(NAME, "Meta"):
         torch.library.register_fake(NAME, _shape)
-        if library.register_product():
-            raise RuntimeError(f"torch {torch.__version__} does not take {NAME}")
+    if not has_kernel(NAME, "CPU") and library.register_product():
+        raise RuntimeError(f"torch {torch.__version__} does not take {NAME}")
     return torch.ops.rl_training.product.default
 
 
