@@ -125,8 +125,12 @@ def test_other_places_with_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sysconfig, "get_config_var", lambda name: "/lib")
     monkeypatch.setattr(torch, "__path__", ["/lib/torch"])
     monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: f"/{name}")
     assert cache.spaced_place() is None
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: f"/my python/{name}")
+    assert cache.spaced_place() == "/my python/include"
     monkeypatch.setattr(tempfile, "tempdir", "/my folder")
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: f"/{name}")
     assert cache.spaced_place() == "/my folder"
     monkeypatch.setattr(torch, "__path__", ["/my environment/torch"])
     assert cache.spaced_place() == "/my environment/torch"

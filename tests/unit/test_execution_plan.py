@@ -105,8 +105,11 @@ def test_a_run_is_not_compiled_where_the_compiler_cannot_run(monkeypatch: pytest
     assert note() == f"compile: {reason}, training continues without"
     assert note("cuda:0") == "", "Triton quotes them"
     monkeypatch.setattr(choices.shutil, "which", lambda name: name in ("gcc", "clang++"))
-    assert note().startswith("compile: no C++ compiler found"), "Inductor calls g++ alone"
+    assert note().startswith("compile: no C++ compiler found (install g++)"), "Inductor calls g++ alone"
     assert note("cuda:0") == ""
+    for compiler in ("", "ccache g++"):  # torch takes the variable as it is
+        monkeypatch.setenv("CXX", compiler)
+        assert note().startswith(f"compile: no C++ compiler found (CXX names no program: {compiler!r})")
 
 
 def test_rows_that_an_algorithm_makes_of_a_batch_count(monkeypatch) -> None:

@@ -92,7 +92,8 @@ def has_space(path: object) -> bool:
 def spaced_place() -> str | None:
     """The first place other than our own folder that these commands name, and that has white space."""
     given = {os.environ.get(name, "") for name in ("CXX", TORCH_VARIABLE)} - {os.environ.get(CHOSEN_VARIABLE)}
-    places = (*sorted(given), torch.__path__[0], sysconfig.get_config_var("LIBDIR"), tempfile.gettempdir())
+    python = sysconfig.get_config_var("LIBDIR"), sysconfig.get_path("include")
+    places = (*sorted(given), torch.__path__[0], *python, tempfile.gettempdir())
     return next((place for place in places if has_space(place)), None)
 
 

@@ -182,10 +182,11 @@ def _update_flops(settings: TrainSettings, spec: EnvSpec, model_weights: int, nu
 
 def compile_obstacle(device: str) -> str | None:
     """Why updates cannot be compiled: Inductor needs a C++ compiler for a CPU, Triton one for C for a GPU."""
-    compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")  # as torch reads it
     on_cpu = device == "cpu"
     if not any(map(shutil.which, (compiler,) if on_cpu else (compiler, "clang++", "c++", "gcc"))):
-        return "no C++ compiler found (install g++)"
+        named = f"CXX names no program: {compiler!r}" if "CXX" in os.environ else "install g++"
+        return f"no C++ compiler found ({named})"
     spaced = spaced_place() if on_cpu else None
     return None if spaced is None else f"{spaced} has spaces, which torch does not quote for the C++ compiler"
 
