@@ -124,7 +124,7 @@ def test_a_compiler_that_fails_is_one_line(script: str | None, reason: str, tmp_
     env = {**os.environ, "CXX": compiler.name, "PATH": path, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env).stdout
     assert found.count("\n") == 1 and found.startswith(f"UserError compile: the C++ compiler failed ({reason}")
-    assert found.endswith("; repair it, or train with compile: off\n")
+    assert found.endswith("; repair it, or train a new run with compile: off\n")
 
 
 def test_kernels_are_chosen_by_rule_and_not_by_a_timer() -> None:

@@ -95,9 +95,10 @@ def _compiler_failure_reported() -> Iterator[None]:
         if not isinstance(found, (CppCompileError, InvalidCxxCompiler)):
             raise
         lines = getattr(found, "output", str(found)).splitlines()
-        reason = one_line(next((line for line in lines if "error" in line), "".join(lines[:1])))
+        first = next((line for line in lines if "error" in line), "".join(lines[:1]))
+        reason = one_line(first) or "without a message"
         raise UserError(
-            f"compile: the C++ compiler failed ({reason}); repair it, or train with compile: off"
+            f"compile: the C++ compiler failed ({reason}); repair it, or train a new run with compile: off"
         ) from error
 
 
