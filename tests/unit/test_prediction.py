@@ -124,6 +124,7 @@ def test_actions_are_scaled_in_float64_and_clipped(name: str) -> None:
         (spaces.Dict({"a": VECTOR}), np.zeros(5), "must have the keys a, got ndarray"),
         (PAIR, (np.zeros(5),), "the observation must have 2 elements, got 1"),
         (PAIR, [np.zeros(5), 1, 1], "the observation must have 2 elements, got 3"),
+        (PAIR, np.zeros((3, 2)), "the observation must have 2 elements, got 3"),
         (PAIR, 3, "the observation must have 2 elements, got int"),
         (PAIR, {0: np.zeros(5), 1: 1}, "the observation must have 2 elements, got dict"),
         (PAIR, np.array(3), "the observation must have 2 elements, got ndarray"),

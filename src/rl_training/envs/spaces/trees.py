@@ -24,7 +24,11 @@ def has_branch(inside: set[str] | int, found: Any) -> bool:
     """Whether a value has the keys of a Dict, or as many elements as a Tuple."""
     if isinstance(inside, set):
         return isinstance(found, Mapping) and found.keys() == inside
-    return (isinstance(found, Sequence) or (isinstance(found, np.ndarray) and found.ndim > 0)) and len(found) == inside
+    return _has_elements(found) and len(found) == inside
+
+
+def _has_elements(found: Any) -> bool:
+    return isinstance(found, Sequence) or (isinstance(found, np.ndarray) and found.ndim > 0)
 
 
 def check_branch(branch: Branch, observation: Any) -> None:
@@ -37,7 +41,7 @@ def check_branch(branch: Branch, observation: Any) -> None:
         return
     what = f"entry {'.'.join(map(str, path))!r} of the observation" if path else "the observation"
     if isinstance(inside, int):
-        got = len(found) if isinstance(found, Sequence) else type(found).__name__
+        got = len(found) if _has_elements(found) else type(found).__name__
         raise ValueError(f"{what} must have {inside} elements, got {got}")
     got, wrong = type(found).__name__, ""
     if isinstance(found, Mapping):
