@@ -158,7 +158,7 @@ class Agent:
         return pack_tensors(tensors, {KEY: json.dumps(about, sort_keys=True)})
 
     def digest(self, seed_index: int = 0) -> str:
-        """The SHA-256 of one seed's policy and its description, whichever version of this library loaded it."""
+        """The SHA-256 of one seed's policy, its spaces and its config, without this library's version."""
         about, tensors = self._about(seed_index)
         return _digest({key: value for key, value in about.items() if key != "library"}, tensors)
 
