@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rl_training.config.offline_settings import SOURCES
 from rl_training.config.train_config import TrainConfig
 from rl_training.config.yaml_loading import dump_yaml
 from rl_training.core.checks import UserError, one_line, shown
@@ -27,11 +28,17 @@ FORMAT = 1
 
 
 def shared_config(config: TrainConfig) -> TrainConfig:
-    """A config without what belongs to this machine: the place of runs and the folder of a dataset."""
-    kwargs = dict(config.algo_kwargs)
-    if isinstance(kwargs.get("dataset_path"), str):
-        kwargs["dataset_path"] = Path(kwargs["dataset_path"]).name
+    """A config without what belongs to this machine: the place of runs and the folders of datasets."""
+    found = {name: config.algo_kwargs[name] for name in SOURCES.values() if name in config.algo_kwargs}
+    kwargs = {**config.algo_kwargs, **{name: _without_folder(one) for name, one in found.items()}}
     return replace(new_run_config(config), output_dir=TrainConfig.output_dir, algo_kwargs=kwargs)
+
+
+def _without_folder(source: Any) -> Any:
+    """The last part of absolute paths; ids of datasets and names of packaged agents stay."""
+    if isinstance(source, (list, tuple)):
+        return [_without_folder(one) for one in source]
+    return Path(source).name if source is not None and Path(source).is_absolute() else source
 
 
 def config_text(agent: Agent) -> bytes:
