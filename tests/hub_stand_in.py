@@ -75,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
             if repo not in self.server.repos:
                 self._json({"error": "Repository not found"}, 404, {"X-Error-Code": "RepoNotFound"})
                 return
-            names = [{"rfilename": name} for name in self.server.repos[repo]]
+            names = [{"rfilename": name, "size": len(data)} for name, data in self.server.repos[repo].items()]
             about = {"id": repo, "modelId": repo, "sha": self.server.commit_of(repo), "siblings": names, "tags": []}
             self._json({**about, "private": False, "downloads": 0, "likes": 0})
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import socket
@@ -15,8 +16,10 @@ from fresh_agents import fresh_agent, saved
 from hub_stand_in import Hub
 
 from rl_training.cli.main import main
+from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
 from rl_training.deploy.hub import push_agent, sharing
+from rl_training.deploy.hub.card import shared_config
 from rl_training.run.agent import load_agent
 
 pytest.importorskip("huggingface_hub")
@@ -90,6 +93,52 @@ def test_paths_of_this_machine_are_not_shared(hub: Hub, tmp_path: Path) -> None:
     assert not any(b"secret-folder" in one for one in hub.repos[REPO].values())
 
 
+@pytest.mark.parametrize(
+    ("given", "shared"),
+    [
+        ({"dataset_path": "/secret/a.npz"}, {"dataset_path": "a.npz"}),
+        ({"dataset_path": ["/secret/a.npz", "mujoco/hopper/expert-v0"]},
+         {"dataset_path": ["a.npz", "mujoco/hopper/expert-v0"]}),
+        ({"dataset_path": (Path("/secret/a.npz"),)}, {"dataset_path": ["a.npz"]}),
+        ({"dataset_agent": "/secret/run"}, {"dataset_agent": "run"}),
+        ({"dataset_agent": "agents/pendulum.safetensors"}, {"dataset_agent": "agents/pendulum.safetensors"}),
+        ({"dataset_path": None}, {"dataset_path": None}),
+    ],
+)  # fmt: skip
+def test_folders_of_datasets_are_not_shared(given: dict[str, Any], shared: dict[str, Any]) -> None:
+    assert shared_config(TrainConfig("iql", "Pendulum-v1", algo_kwargs=given)).algo_kwargs == shared
+
+
+def test_files_of_the_user_are_not_overwritten(hub: Hub, agent_file: Path, tmp_path: Path, capsys: Any) -> None:
+    push(hub, agent_file)
+    pull = ["pull", REPO, "--endpoint", hub.url, "-o"]
+    (tmp_path / "README.md").write_text("mine")
+    assert main([*pull, str(tmp_path)]) == 2
+    assert f"{tmp_path / 'README.md'}: would be overwritten" in capsys.readouterr().err
+    assert [one.name for one in tmp_path.iterdir()] == ["README.md"] and not any("GET" in one for one in hub.requests)
+    for _ in range(2):  # its own files may be
+        assert main([*pull, str(tmp_path / "pulled")]) == 0
+
+
+def test_a_file_that_is_too_large_is_not_downloaded(
+    hub: Hub, agent_file: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push(hub, agent_file)
+    monkeypatch.setattr(sharing, "MAX_FILE_BYTES", 1000)
+    assert main(["pull", REPO, "-o", str(tmp_path / "x"), "--endpoint", hub.url]) == 2
+    assert "bytes, at most 1000 are expected" in capsys.readouterr().err
+    assert not any("/resolve/" in one for one in hub.requests)
+
+
+def test_a_connection_that_breaks_is_not_a_wrong_repository(hub: Hub, agent_file: Path, tmp_path: Path) -> None:
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    with pytest.raises(UserError, match="http://hub cannot be reached"), sharing._one_line_errors(REPO, "http://hub"):
+        raise LocalEntryNotFoundError("An error happened while trying to locate the file")
+    with pytest.raises(OSError, match="No space left"), sharing._one_line_errors(REPO, "http://hub"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def changed(hub: Hub, name: str, data: bytes, honest: bool = False) -> None:
     """Another file in the repository; `honest`: with its digest in the manifest."""
     files = hub.repos[REPO]
@@ -148,16 +197,16 @@ def test_an_invalid_name_is_rejected_before_the_evaluation(hub: Hub, agent_file:
 
 
 def test_a_hub_that_cannot_be_reached_is_one_line(agent_file: Path, tmp_path: Path, capsys: Any) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    for words in (
-        ["pull", REPO, "-o", str(tmp_path / "x")],
-        ["push", str(agent_file), REPO, "--num-episodes", "0", "--no-video"],
-    ):
-        assert main([*words, "--endpoint", url]) == 2
-        errors = capsys.readouterr().err.splitlines()
-        assert len(errors) == 1 and f"{url} cannot be reached" in errors[0]
+    with socket.socket() as bound:  # and not listening
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        for words in (
+            ["pull", REPO, "-o", str(tmp_path / "x")],
+            ["push", str(agent_file), REPO, "--num-episodes", "0", "--no-video"],
+        ):
+            assert main([*words, "--endpoint", url]) == 2
+            errors = capsys.readouterr().err.splitlines()
+            assert len(errors) == 1 and f"{url} cannot be reached" in errors[0]
 
 
 def test_the_package_is_optional(agent_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from rl_training.deploy.hub.card import (
     CONFIG,
     MANIFEST,
     RESULTS,
+    SHARED,
     VIDEO,
     card_text,
     check_manifest,
@@ -27,7 +28,16 @@ from rl_training.deploy.hub.card import (
 )
 from rl_training.envs.host.factory import EnvFactory, env_source, split_env
 from rl_training.envs.host.vector import EnvironmentFailure
-from rl_training.files.atomic import MAX_JSON_BYTES, finite, parse_json, read_bytes, replace_files, to_json
+from rl_training.files.atomic import (
+    DISK_ERRORS,
+    MAX_JSON_BYTES,
+    finite,
+    parse_json,
+    read_bytes,
+    read_json,
+    replace_files,
+    to_json,
+)
 from rl_training.run.agent import Agent, load_agent
 from rl_training.run.artifacts import record_video
 from rl_training.run.workflows import evaluate_agent
@@ -97,6 +107,7 @@ def pull_agent(
     `objects`: the classes and functions of its settings that it only names, as for `load_agent`.
     """
     api, folder = _api(endpoint), Path(folder)
+    _check_overwritten(folder)
     with tempfile.TemporaryDirectory() as place:
 
         def download(name: str, commit: str | None) -> Path:
@@ -105,7 +116,11 @@ def pull_agent(
             return Path(found)
 
         with _one_line_errors(repo, api.endpoint):
-            commit = api.repo_info(repo, revision=revision).sha  # so that all files are of one commit
+            about = api.repo_info(repo, revision=revision, files_metadata=True)
+        commit = about.sha  # so that all files are of one commit
+        for one in about.siblings or ():
+            if one.rfilename in (*SHARED, MANIFEST) and (one.size or 0) > MAX_FILE_BYTES:
+                raise UserError(f"{repo}: {one.rfilename} has {one.size} bytes, at most {MAX_FILE_BYTES} are expected")
         # The manifest is kept: with it, the folder can be checked again.
         files = {MANIFEST: read_bytes(download(MANIFEST, commit).resolve(), MAX_JSON_BYTES)}
         digests = check_manifest(parse_json(files[MANIFEST], f"{repo}: {MANIFEST}"), repo)
@@ -123,6 +138,16 @@ def pull_agent(
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({error.strerror})") from error
     return folder / AGENT
+
+
+def _check_overwritten(folder: Path) -> None:
+    """Reject a folder with files of the user; one that was pulled before may be pulled again."""
+    there = next((name for name in SHARED if (folder / name).exists()), None)
+    if there is not None:
+        try:
+            check_manifest(read_json(folder / MANIFEST), str(folder))
+        except (OSError, UserError) as error:
+            raise UserError(f"{folder / there}: would be overwritten; choose another folder") from error
 
 
 def _api(endpoint: str | None) -> Any:
@@ -145,20 +170,24 @@ def _check_name(repo: str, endpoint: str) -> None:
 @contextmanager
 def _one_line_errors(repo: str, endpoint: str) -> Iterator[None]:
     """Errors of the hub and of the network as one line."""
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, RepositoryNotFoundError
+    from huggingface_hub import errors
 
     try:
         yield
-    except HFValidationError as error:
+    except errors.HFValidationError as error:
         raise UserError(f"{repo}: not a name of a repository, such as me/my-agent") from error
-    except RepositoryNotFoundError as error:
+    except errors.RepositoryNotFoundError as error:
         raise UserError(f"{repo}: no such repository at {endpoint}, or no permission (`hf auth login`)") from error
-    except EntryNotFoundError as error:
+    except errors.LocalEntryNotFoundError as error:  # an EntryNotFoundError, too
+        raise UserError(f"{endpoint} cannot be reached ({one_line(error)[:120]})") from error
+    except errors.EntryNotFoundError as error:
         raise UserError(f"{repo}: not an agent of this library ({one_line(error)[:120]})") from error
-    except HfHubHTTPError as error:
+    except errors.HfHubHTTPError as error:
         status = getattr(error.response, "status_code", "")
         raise UserError(f"{repo}: {endpoint} answered {status} ({one_line(error)[:120]})") from error
     except UserError:
         raise
     except Exception as error:  # of the network: its library has its own exceptions
+        if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+            raise
         raise UserError(f"{endpoint} cannot be reached ({type(error).__name__}: {one_line(error)[:120]})") from error
