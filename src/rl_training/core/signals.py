@@ -74,6 +74,7 @@ class StopSignals:
         self.received: int | None = None
         self.raises = True  # `Stopped` at once; else the code that reads `received` stops
         self.stopping = False  # the program is stopping, and may take its time to save
+        self.notice = "stopping; a second signal ends the program at once, without saving"  # if that takes long
         self.on_give_up: Callable[[], None] = lambda: None
         self._reported = False
         self._raise_again = False
@@ -149,8 +150,7 @@ class StopSignals:
         """Report, raise again or give up, by the time since the first signal; returns when to raise next."""
         now = time.monotonic()
         if now - first > REPORT_AFTER and not self._reported:
-            name = signal.Signals(number).name
-            self.report(f"{name}: stopping; a second signal ends the program at once, without saving")
+            self.report(f"{signal.Signals(number).name}: {self.notice}")
         if self.stopping or not self.raises:
             return now + RAISE_AGAIN
         if now - first > GIVE_UP_AFTER and self.program:

@@ -116,7 +116,7 @@ def write_answer(kind: str, action: Any, state: Mapping[str, Any] | None) -> byt
         answer: dict[str, Any] = {"action": _listed(action)}
         if state is not None:
             answer["state"] = {name: _listed(one) for name, one in state.items()}
-        return json.dumps(answer).encode()
+        return json.dumps(answer, allow_nan=False).encode()
     file = io.BytesIO()
     if kind == NPY:
         np.save(file, np.asarray(action), allow_pickle=False)

@@ -126,6 +126,8 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:  # the client is gone, or too slow
             self.close_connection = True
         except Exception as error:  # a bug, which must not end the server
+            if self.server.closing.is_set():  # its prediction was cancelled
+                return self._reject(HTTPStatus.SERVICE_UNAVAILABLE, "the server is stopping")
             print(f"request failed: {type(error).__name__}: {one_line(error)}", file=sys.stderr)
             self._reject(500, "the prediction failed; the server's log has the reason")
         else:

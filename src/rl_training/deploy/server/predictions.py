@@ -54,7 +54,13 @@ class Predictions:
             given.pop("action_mask", None)
         found = self._worker.submit(self._predict, obs, given).result()
         action, state = found if self.recurrent else (found, None)
+        if state is not None and not all(np.isfinite(one).all() for one in state.values()):
+            raise BadRequest("the observation is too large: the state that follows is not finite")
         return write_answer(kind, action, state)
+
+    def close(self) -> None:
+        """Cancel the predictions that wait; one that is computed ends by itself."""
+        self._worker.shutdown(wait=False, cancel_futures=True)
 
     def _predict(self, obs: Any, options: Mapping[str, Any]) -> Any:
         found = self.agent.predict(obs, **options, seed_index=self.seed_index)

@@ -100,11 +100,13 @@ class PredictionServer(ThreadingHTTPServer):
         self.server_close()
         with self._idle:
             self._idle.wait_for(lambda: self._busy == 0, CLOSING_SECONDS)
+        self.predictions.close()  # the interpreter would wait for all of them
 
 
 def serve_until_stopped(server: PredictionServer) -> int:
     """Serve until SIGINT or SIGTERM; returns the number of the signal."""
     signals = active_signals()
+    signals.notice = "answering the requests in progress; a second signal ends the program at once"
     with deferred():
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="server")
         thread.start()
