@@ -261,6 +261,13 @@ def test_damaged_archives(kind: int, message: str, member: str, tmp_path: Path, 
     refused([path, "--env", "CartPole-v1"], message)
 
 
+def test_a_small_file_is_not_unpacked_to_a_large_one(tmp_path: Path, refused: Refused) -> None:
+    path = zipped(tmp_path / "model.zip", zipfile.ZIP_DEFLATED, "policy.pth", bytes(10**8), damage=False)
+    limit = 100 * path.stat().st_size
+    assert limit < 10**8
+    refused([path, "--env", "CartPole-v1"], f"policy.pth has more than {limit} bytes")
+
+
 def test_a_pipe_is_not_opened(tmp_path: Path, refused: Refused) -> None:
     os.mkfifo(tmp_path / "model.zip")
     refused([tmp_path / "model.zip", "--env", "CartPole-v1"], "model.zip: not a regular file")

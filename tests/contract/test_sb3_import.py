@@ -200,3 +200,6 @@ def test_a_model_is_not_overwritten_by_its_agent(tmp_path: Path, capsys: pytest.
     assert main(words) == 2 and model.read_bytes() == before
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 1 and "is imported and would be overwritten" in errors[0]
+    (loop := tmp_path / "loop").symlink_to("loop")
+    assert main(["import", "sb3", str(loop), "--env", "Pendulum-v1", "-o", str(tmp_path / "agent")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def run_import(args: Args) -> int:
 
     output = Path(args.output)
     for given in filter(None, (args.model, args.normalization)):
-        if output.resolve() == Path(given).resolve():
+        if os.path.realpath(output) == os.path.realpath(given):
             raise UserError(f"{output}: is imported and would be overwritten; choose another output")
     agent = import_sb3(args.model, args.env, args.normalization)
     path = agent.save(output)

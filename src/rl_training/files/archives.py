@@ -12,9 +12,10 @@ from typing import IO
 from rl_training.core.checks import UserError, one_line
 
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy and Stable-Baselines3 write
-# What damaged archives and what is in them raise: an offset of 2**63 an OverflowError.
+# What damaged archives and what is in them raise: an offset of 2**63 an OverflowError, a declared size a MemoryError.
 READ_ERRORS = (
-    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, OverflowError, ValueError
+    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, OverflowError, ValueError,
+    MemoryError,
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from rl_training.files.atomic import MAX_JSON_BYTES, parse_json
 
 DATA, WEIGHTS, VARIABLES = "data", "policy.pth", "pytorch_variables.pth"
 MAX_WEIGHT_BYTES = 2**31
+MAX_UNPACKED = 100  # times the size of the whole file: the package writes without compression
 MAX_TENSORS = 1000
 MAX_PICKLE_BYTES = 2**20  # the names, types and shapes of so many
 # All that torch.save names for a dictionary of tensors. Much else that torch would load takes memory that no file has.
@@ -117,6 +118,7 @@ def read_model(path: Path) -> SavedModel:
 def _member(archive: zipfile.ZipFile, path: Path, name: str, limit: int) -> bytes:
     if name not in archive.namelist():
         raise UserError(f"{path}: not a model of Stable-Baselines3 (it has no {name})")
+    limit = min(limit, MAX_UNPACKED * path.stat().st_size)
     if archive.getinfo(name).file_size > limit:  # before it is unpacked
         raise UserError(f"{path}: {name} has more than {limit} bytes")
     with open_member(archive, name, f"{path}: {name}") as member:
