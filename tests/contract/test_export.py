@@ -21,12 +21,13 @@ from masked_envs import SPACES as MASKED_ACTIONS
 from rl_training.cli.main import main
 from rl_training.core.checks import UserError
 from rl_training.deploy.export import check as checking
-from rl_training.deploy.export import formats, numpy_runner
+from rl_training.deploy.export import formats, numpy_runner, tracing
 from rl_training.deploy.export.contract import contract_path, describe_policy
 from rl_training.deploy.export.exporting import export_agent, verify_export
 from rl_training.deploy.export.policy import Policy
 from rl_training.envs.spaces import make_codecs
 from rl_training.envs.tensor_codecs import actions_to_env, encode_tensors, input_arrays, sample_observations
+from rl_training.run.agent import load_agent
 from rl_training.tensors.observations import split
 
 # Stops imports of the library and of torch, to see that a file needs neither.
@@ -336,6 +337,84 @@ def test_group_norm(to: str, tmp_path: Path) -> None:
     check_export(agent, tmp_path / f"policy.{to}")
 
 
+class RoundedInside(own_networks.Branching):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.dense(x).bfloat16().float()
+
+
+class BitsAsNumbers(own_networks.Branching):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.dense(x).view(torch.int32).float() * 1e-9
+
+
+@pytest.mark.parametrize(
+    ("settings", "to", "message"),
+    [
+        ({"precision": "bfloat16"}, "npz", "layer actor.* cannot be exported to numpy: it computes in bfloat16"),
+        ({"precision": "bfloat16"}, "onnx", "layer actor.* cannot be exported to ONNX: it computes in bfloat16"),
+        ({"network": {"actor": RoundedInside}}, "npz", r"layer actor\.net .* to numpy: it computes in bfloat16"),
+        ({"network": {"actor": BitsAsNumbers}}, "npz", r"layer actor\.net .* to numpy: it computes view"),
+    ],
+)
+def test_what_a_format_lacks_is_one_line(settings: dict[str, Any], to: str, message: str, tmp_path: Path) -> None:
+    if to == "onnx":
+        pytest.importorskip("onnxruntime")
+    with pytest.raises(UserError, match=message):
+        export_agent(fresh_agent("sac", VECTOR, ACTIONS["box"], **settings), tmp_path / f"policy.{to}")
+    assert list(tmp_path.iterdir()) == []
+
+
+class DoubleInside(own_networks.Branching):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.dense(x).double().tanh().float()
+
+
+@pytest.mark.parametrize("to", ["npz", pytest.param("onnx", marks=pytest.mark.sweep)])
+def test_an_own_network_may_change_the_type(to: str, tmp_path: Path) -> None:
+    if to == "onnx":
+        pytest.importorskip("onnxruntime")
+    check_export(fresh_agent("td3", VECTOR, ACTIONS["box"], network={"actor": DoubleInside}), tmp_path / f"policy.{to}")
+
+
+def test_an_export_that_fails_leaves_torch_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(program: Any) -> Any:
+        torch._C._functorch._vmap_increment_nesting(2, "error")  # as a graph does that ends before its vmap
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setattr(tracing, "simplified", failing)
+    with pytest.raises(UserError, match="in the middle"):
+        export_agent(fresh_agent("td3", VECTOR, ACTIONS["box"]), tmp_path / "policy.npz")
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
+    torch.randn(1)  # an error inside vmap
+
+
+def test_products_in_bfloat16_are_exported_to_torch(tmp_path: Path) -> None:
+    check_export(fresh_agent("sac", VECTOR, ACTIONS["box"], precision="bfloat16"), tmp_path / "policy.pt2")
+
+
+@pytest.mark.parametrize("wrong", [np.full_like, lambda state, _: state[:, :1]], ids=["NaN", "shape"])
+def test_the_next_state_is_compared(wrong: Any) -> None:
+    policy = Policy(fresh_agent("ppo", VECTOR, ACTIONS["box"], recurrent="gru", batch_size=8))
+    run = formats.load_npz(formats.to_npz(policy), policy)
+
+    def with_another_state(inputs: Any) -> Any:
+        action, state = run(inputs)
+        return [action, wrong(state, np.nan)]
+
+    assert checking.check_policy(run, policy, "policy").max_difference < 1e-5
+    message = r"differs from the agent by inf|policy's next_state\.h is float32 \(1, 1\), not"
+    with pytest.raises(UserError, match=message):
+        checking.check_policy(with_another_state, policy, "policy")
+
+
+def test_an_agent_is_not_overwritten_by_its_export(tmp_path: Path) -> None:
+    path = saved(fresh_agent("td3", VECTOR, ACTIONS["box"]), tmp_path, "agent.npz")
+    before = path.read_bytes()
+    with pytest.raises(UserError, match=r"agent\.npz: is exported and would be overwritten"):
+        export_agent(load_agent(path), path)
+    assert path.read_bytes() == before
+
+
 def test_weights_that_are_not_numbers_are_rejected(tmp_path: Path) -> None:
     agent = fresh_agent("td3", VECTOR, ACTIONS["box"])
     next(iter(agent.learner.engine.groups()["actor"].values())).fill_(float("nan"))
@@ -386,9 +465,27 @@ def test_verify_reports_a_contract_that_is_not_the_policys(tmp_path: Path) -> No
     done.contract_path.write_text(json.dumps({**done.contract, "to": ["numpy"]}))
     with pytest.raises(UserError, match="to must be a format"):
         verify_export(done.path, agent)
+    for name, value in (("seed", 7), ("step", 5)):
+        false = {**done.contract, "agent": {**done.contract["agent"], name: value}}
+        done.contract_path.write_text(json.dumps(false))
+        assert "agent is not the agent's" in str(verify_export(done.path, agent))
+    done.contract_path.write_text(json.dumps({**done.contract, "agent": {"sha256": "\x1b[2J\nequal"}}))
+    with pytest.raises(UserError, match=r"agent\.sha256 must be a digest") as error:
+        verify_export(done.path, agent)
+    assert str(error.value).isprintable()
     done.contract_path.write_text(json.dumps(done.contract))
+    stored = done.contract_path.rename(tmp_path / "stored.json")
+    done.contract_path.symlink_to(stored)  # as version control for data does
+    assert verify_export(done.path, agent).problem is None
     done.path.write_bytes(b"PK damaged")
     assert f"{done.path}: the file has changed" in str(verify_export(done.path, agent))
+
+
+def test_an_archive_that_unpacks_to_more_than_itself_is_not_read(tmp_path: Path) -> None:
+    policy = Policy(fresh_agent("td3", VECTOR, ACTIONS["box"]))
+    np.savez_compressed(tmp_path / "policy.npz", program=np.zeros(10**6))
+    with pytest.raises(UserError, match="not an exported policy: its arrays are compressed"):
+        formats.load_npz((tmp_path / "policy.npz").read_bytes(), policy)
 
 
 def test_a_users_file_is_not_overwritten_by_a_runner(tmp_path: Path) -> None:
@@ -464,7 +561,7 @@ def test_invalid_commands(words: list[str], message: str, tmp_path: Path, capsys
     for name in ("plain.npz", "odd.npz", "good.npz"):
         (tmp_path / name).write_bytes(b"x")
     (tmp_path / "odd.npz.contract.json").write_text("[]")
-    contract = {"format": 1, "to": "numpy", "sha256": "0", "agent": {"sha256": "0"}}
+    contract = {"format": 1, "to": "numpy", "sha256": "0" * 64, "agent": {"sha256": "0" * 64}}
     (tmp_path / "good.npz.contract.json").write_text(json.dumps(contract))
     assert main([word.format(agent=path, folder=tmp_path) for word in words]) == 2
     errors = capsys.readouterr().err.splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ class Check:
         return {
             "observations": self.observations,
             "max_difference": self.max_difference,
-            "difference": "absolute; of an action with half a range above 1, divided by it",
+            "difference": "absolute; of an action with half a range above 1, or unbounded and above 1, divided by it",
             "ties": self.ties,
             "tolerance": TOLERANCE,
         }
@@ -54,18 +55,25 @@ def check_policy(run: Run, policy: Policy, what: str) -> Check:
         arrays |= {STATE + name: one for name, one in state.items()}
         found = run(arrays)
         expected, states[rows] = agent.predict(**given, state=state, seed_index=policy.seed_index)
-        if found[0].shape != expected.shape or found[0].dtype != expected.dtype:
-            shapes = f"{found[0].dtype} {found[0].shape}, not {expected.dtype} {expected.shape}"
-            raise UserError(f"{what}: the exported policy's actions are {shapes}")
+        right = [expected, *(states[rows][name] for name in policy.states)]
+        for name, one, other in zip(policy.output_names, found, right, strict=True):
+            if one.shape != other.shape or one.dtype != other.dtype:
+                shapes = f"{one.dtype} {one.shape}, not {other.dtype} {other.shape}"
+                raise UserError(f"{what}: the exported policy's {name} is {shapes}")
         difference, wrong = action_difference(agent.action, found[0], expected)
-        after = [np.abs(one - states[rows][name]).max() for one, name in zip(found[1:], policy.states, strict=True)]
-        largest = max(largest, difference, *(float(one) for one in after))
+        largest = max(largest, difference, *map(_largest_difference, found[1:], right[1:]))
         if len(wrong):
             _check_ties(policy, {name: one[wrong] for name, one in arrays.items()}, found[0][wrong], what)
             ties += len(wrong)
     if not largest <= TOLERANCE:
         raise UserError(f"{what}: the exported policy differs from the agent by {largest:.3g}, more than {TOLERANCE:g}")
     return Check(sum(BATCHES), largest, ties)
+
+
+def _largest_difference(found: Array, expected: Array) -> float:
+    """The largest difference of two arrays; infinite where one is not a number, which no comparison exceeds."""
+    largest = float(np.abs(found - expected).max(initial=0))
+    return math.inf if math.isnan(largest) else largest
 
 
 def _check_ties(policy: Policy, arrays: dict[str, Array], actions: Array, what: str) -> None:

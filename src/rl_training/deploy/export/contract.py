@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from rl_training.files.atomic import read_json, to_json
 
 FORMAT = 1
 SUFFIX = ".contract.json"
+DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def contract_path(path: Path) -> Path:
@@ -73,8 +75,7 @@ def _described(one: TensorInput) -> dict[str, Any]:
 def false_entry(contract: Mapping[str, Any], policy: Policy) -> str | None:
     """The first entry of a contract that is not what it should be for this policy."""
     right = json.loads(to_json(describe_policy(policy)))  # tuples are lists in JSON
-    compared = (name for name in right if name not in ("library", "agent"))  # the agent is compared by its digest
-    return next((name for name in compared if contract.get(name) != right[name]), None)
+    return next((name for name in right if name != "library" and contract.get(name) != right[name]), None)
 
 
 def read_contract(path: Path) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def read_contract(path: Path) -> dict[str, Any]:
     place = contract_path(path)
     if not place.exists():
         raise UserError(f"{place}: no such file; `rl-training export` writes it beside {path.name}")
-    found = read_json(place)
+    found = read_json(place.resolve())  # a link, as in folders of version control for data
     if not isinstance(found, dict) or not isinstance(found.get("agent"), dict):
         raise UserError(f"{place}: not a contract of an exported policy")
     if found.get("format") != FORMAT:
@@ -90,6 +91,6 @@ def read_contract(path: Path) -> dict[str, Any]:
     if not isinstance(found.get("to"), str):
         raise UserError(f"{place}: to must be a format, got {shown(found.get('to'))}")
     for name, value in (("sha256", found.get("sha256")), ("agent.sha256", found["agent"].get("sha256"))):
-        if not isinstance(value, str):
+        if not (isinstance(value, str) and DIGEST.fullmatch(value)):
             raise UserError(f"{place}: {name} must be a digest, got {shown(value)}")
     return found

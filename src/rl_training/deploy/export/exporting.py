@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rl_training.core.checks import UserError
+from rl_training.core.checks import UserError, one_line
 from rl_training.deploy.export import numpy_runner
 from rl_training.deploy.export.check import Check, check_policy, measured_latency
 from rl_training.deploy.export.contract import contract_path, describe_policy, false_entry, read_contract
@@ -40,12 +41,20 @@ def export_agent(agent: Agent, path: str | Path, to: str | None = None, seed_ind
     path = Path(path)
     chosen = format_of(path, to)
     runner = path.with_name(f"{path.stem}_runner.py") if chosen.name == "numpy" else None
+    if agent.path is not None and os.path.realpath(path) == os.path.realpath(agent.path):
+        raise UserError(f"{path}: is exported and would be overwritten; choose another output")
     if runner is not None:
         _check_overwritten(runner)
     policy = Policy(agent, seed_index)
     data = chosen.pack(policy)
-    run = chosen.load(data, policy)
-    check = check_policy(run, policy, str(path))
+    try:
+        run = chosen.load(data, policy)
+        check = check_policy(run, policy, str(path))
+    except UserError:
+        raise
+    except Exception as error:  # of any kind: the network may be the user's
+        why = f"{type(error).__name__}: {one_line(error)}"
+        raise UserError(f"{path}: the exported policy cannot be run ({why})") from error
     latency = measured_latency(run, policy)
     about = {"to": chosen.name, "file": path.name, "sha256": hashlib.sha256(data).hexdigest()}
     measured = {"checked": check.to_dict(), "latency_us": latency}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ from rl_training.core.checks import UserError, did_you_mean, one_line
 from rl_training.deploy.export import numpy_runner
 from rl_training.deploy.export.numpy_program import to_npz
 from rl_training.deploy.export.policy import Policy
-from rl_training.deploy.export.tracing import layer_of, quiet, traced
+from rl_training.deploy.export.tracing import check_precision, layer_of, quiet, traced
 
 Array = NDArray[Any]
 Run = Callable[[Mapping[str, Array]], list[Array]]  # inputs by name to the outputs in their order
@@ -41,6 +42,7 @@ def to_onnx(policy: Policy) -> bytes:
     """The bytes of an ONNX file, whose batch has any number of rows."""
     _import_onnx()
     graph = traced(policy)
+    check_precision(graph, "ONNX")
     names = {"input_names": [one.name for one in policy.inputs], "output_names": policy.output_names}
     try:
         with quiet():
@@ -131,6 +133,9 @@ def load_pt2(data: bytes, policy: Policy) -> Run:
 def load_npz(data: bytes, policy: Policy) -> Run:
     """The policy of an .npz file, by the runner of this package and never by one that lies beside the file."""
     try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(one.file_size for one in archive.infolist()) > len(data):  # a small file may hold a large one
+                raise ValueError("its arrays are compressed")
         runner = numpy_runner.NumpyPolicy(io.BytesIO(data))
     except Exception as error:  # of a damaged file: numpy, zipfile and its codecs have their own
         why = "it holds a pickle" if "pickle" in str(error) else one_line(error)

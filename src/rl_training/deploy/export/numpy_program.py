@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from rl_training.core.checks import UserError
+from rl_training.core.checks import UserError, one_line
 from rl_training.deploy.export.numpy_rules import RULES, Calls
 from rl_training.deploy.export.policy import Policy
-from rl_training.deploy.export.tracing import layer_of, quiet, traced
+from rl_training.deploy.export.tracing import check_precision, layer_of, quiet, traced
 
 Array = NDArray[Any]
 # Operations that change nothing here.
@@ -39,6 +39,7 @@ def to_npz(policy: Policy) -> bytes:
     """The bytes of an .npz file with the policy's arrays and its program."""
     with quiet():
         graph = traced(policy).run_decompositions({})
+    check_precision(graph, "numpy")
     program = _Program(graph)
     inputs = [[one.name, list(one.shape), one.dtype] for one in policy.inputs]
     steps, outputs = program.translate([one.name for one in policy.inputs], policy.output_names)
@@ -103,10 +104,16 @@ class _Program(Calls):
         if name in TWO_ARGUMENTS:
             return self.call(TWO_ARGUMENTS[name], given[:2], node)
         rule = RULES.get(name)
-        if rule is None:
+        if rule is None or getattr(target, "_overloadname", "") == "dtype":  # view of the bits as another type
             why = f"it computes {name}; ONNX has more operations"
             raise UserError(f"{layer_of(node)} cannot be exported to numpy: {why}")
-        return rule(self, node, *given, **options)
+        try:
+            return rule(self, node, *given, **options)
+        except UserError:
+            raise
+        except Exception as error:  # its arguments are not of the kinds that the rule knows
+            why = f"{type(error).__name__}: {one_line(error)}"
+            raise UserError(f"{layer_of(node)} cannot be exported to numpy: {name} ({why})") from error
 
     def _value(self, argument: Any) -> Any:
         if isinstance(argument, Node):

@@ -28,6 +28,9 @@ ALONG_AXES: dict[Any, bool] = {
 
 def simplified(program: ExportedProgram) -> GraphModule:
     """A module that computes the same up to rounding."""
+    for node in list(program.graph.nodes):  # checks of dtypes: under vmap they fail where rows are variable
+        if node.target is aten._assert_tensor_metadata.default:
+            program.graph.erase_node(node)
     program = program.run_decompositions({})
     module: Any = program.module(check_guards=False)
     if program.graph_signature.buffers_to_mutate:

@@ -29,7 +29,7 @@ def traced(policy: Policy) -> ExportedProgram:
     shapes = tuple({0: Dim("batch")} for _ in examples)
     layers = _Layers(policy)
     try:
-        with quiet(), _own_modules_shown(policy), layers, _VariableRows(), torch.no_grad():
+        with quiet(), _own_modules_shown(policy), layers, _VariableRows(), torch.no_grad(), _vmap_ended():
             program = torch.export.export(policy, examples, dynamic_shapes={"inputs": shapes})
             return torch.export.export(simplified(program), examples, dynamic_shapes=shapes)
     except Exception as error:  # of any kind: the network may be the user's
@@ -56,6 +56,16 @@ def quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
+
+
+@contextmanager
+def _vmap_ended() -> Iterator[None]:
+    """Leave what an interrupted graph has entered: it has the begin and the end of vmap as operations."""
+    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+    try:
+        yield
+    finally:
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
 
 
 @contextmanager
@@ -132,6 +142,14 @@ def _group_norm(
 def _layer_name(path: str) -> str:
     """A layer's name in a message: without what only the policy knows."""
     return path.removeprefix(NETWORKS).replace(f".{OWN}", "")
+
+
+def check_precision(program: ExportedProgram, to: str) -> None:
+    """Reject a policy with products in bfloat16: these formats have none on a CPU, and other products differ."""
+    for node in program.graph.nodes:
+        if getattr(node.meta.get("val"), "dtype", None) == torch.bfloat16:
+            where = layer_of(next((one for one in (node, *node.users) if "nn_module_stack" in one.meta), node))
+            raise UserError(f"{where} cannot be exported to {to}: it computes in bfloat16, as .pt2 files can")
 
 
 def layer_of(node: torch.fx.Node) -> str:
