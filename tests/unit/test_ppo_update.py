@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rl_training.algorithms import PPO, ppo_loss
 from rl_training.algorithms.ppo import adapted_rate
+from rl_training.algorithms.returns import return_scale
 from rl_training.core.checks import UserError
 from rl_training.core.specs import EnvSpec, discrete, vector
 from rl_training.data.rollout import Rollout
@@ -130,24 +131,49 @@ def test_targets_are_advantages_with_the_values_of_true_successors(how: str) -> 
     torch.testing.assert_close(values_of(rollout, "advantages"), expected)
 
 
-def test_returns_are_divided_by_the_deviation_known_before_the_rollout() -> None:
+def test_values_are_multiplied_by_the_deviation_that_divided_their_targets() -> None:
     learner = make_learner("ppo", wanted={"normalize_returns": True, "epochs": 1})
     rollout = filled_source(learner)
     learner.learn(rollout, 0.0, 40)
-    first = values_of(rollout, "returns").clone()
     running = learner.nets().running
-    assert running["return_count"] == 40 and float(running["return_mean"]) == pytest.approx(
-        float(first.mean()), rel=1e-5
-    )
-    assert float(running["return_squares"]) == pytest.approx(float(first.double().var() * 39), rel=1e-5)
-    scale = float(first.double().std(correction=0))
-    # The critic's values are of divided returns: multiplied by the deviation they are those of rewards.
+    scale = float((running["return_squares"] / 40).sqrt())
+    first = values_of(rollout, "returns").double() * scale
+    assert running["return_count"] == 40 and float(running["return_mean"]) == pytest.approx(float(first.mean()))
+    assert scale == pytest.approx(float(first.std(correction=0)))
+    # The critic has learned divided returns: multiplied by the same deviation, its values are those of rewards.
     Minibatches(learner.training, rollout, 40, learner.targets).compute_targets()
-    scaled = values_of(rollout, "returns") * scale
+    later = float((learner.nets().running["return_squares"] / 80).sqrt())
+    assert later != pytest.approx(scale)
     terminated = values_of(rollout, "terminated")
     after = learner.nets().critic(values_of(rollout, "next_obs").flatten(0, 1)).view(4, 10) * scale
     last = values_of(rollout, "rewards")[:, 9] + 0.99 * (~terminated[:, 9]).float() * after[:, 9]
-    torch.testing.assert_close(scaled[:, 9], last, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(values_of(rollout, "returns")[:, 9] * later, last, rtol=1e-4, atol=1e-4)
+
+
+def test_divided_returns_do_not_grow_by_themselves() -> None:
+    """An episode of 100 steps in the rollouts of 4 environments, and a critic that learns its targets exactly.
+
+    Values multiplied by another deviation than the one that divided their targets feed each other: after nine rollouts
+    of these, a return of -100 was estimated as 400 million.
+    """
+    learner = simple(normalize_returns=True, gamma=0.999)
+    steps = torch.arange(100.0)
+    rollout = {
+        "obs": steps.view(4, 25, 1),
+        "next_obs": (steps + 1).view(4, 25, 1),
+        "rewards": torch.where(steps < 99, 0.0, -100.0).view(4, 25),
+        "terminated": (steps == 99).view(4, 25),
+        "truncated": torch.zeros(4, 25, dtype=torch.bool),
+    }
+    learned = torch.zeros(101)
+    nets: Any = type("Nets", (dict,), {"critic": lambda self, obs: learned[obs.flatten().long()]})()
+    nets.running = learner.nets().running
+    for _ in range(300):
+        found = learner.targets(nets, rollout)
+        learned[:100], nets.running = found.columns["returns"].flatten(), found.running
+        assert (learned * return_scale(nets.running)).abs().max() < 100.1
+    expected = -100 * 0.999 ** (99 - steps)
+    torch.testing.assert_close(learned[:100] * return_scale(nets.running), expected, rtol=1e-3, atol=0)
 
 
 @pytest.mark.parametrize(("batch_size", "minibatches"), [(8, 5), (7, 5), (40, 1), (13, 3)])

@@ -163,6 +163,8 @@ class ActorCritic(OnPolicyLearner):
         returns = advantages + values * scale
         if self.settings.normalize_returns:
             running = merged_statistics(nets.running, returns)
+            # By which the next rollout's values are multiplied: any other would let returns grow without end.
+            scale = return_scale(running)
         if self.settings.normalize_advantages == "batch":
             advantages = standardized(advantages)
         return Targets({"values": values, "advantages": advantages, "returns": returns / scale}, running)
