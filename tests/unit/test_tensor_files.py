@@ -67,6 +67,12 @@ def test_several_files_are_replaced_together_or_not_at_all(tmp_path: Path, monke
     assert (first.read_bytes(), second.read_bytes()) == (b"3", b"4")
 
 
+@pytest.mark.parametrize("path", [".", "/", ""])
+def test_a_path_without_a_name_is_no_file(path: str) -> None:
+    with pytest.raises(IsADirectoryError):
+        files.replace_files({Path(path): b""})
+
+
 def test_a_directory_is_no_file(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
     with pytest.raises(UserError, match=f"{re.escape(str(tmp_path))}: cannot be read \\(Is a directory\\)"):

@@ -96,14 +96,15 @@ def replace_file(path: Path, data: bytes) -> None:
 
 def replace_files(files: Mapping[Path, bytes]) -> None:
     """Write or replace files, each atomically, and none before the disk has the bytes of all."""
+    for path in files:
+        if path.is_dir():  # also one that has no name, such as `.`
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     folders = {path.parent for path in files}
     for folder in folders:
         make_directory(folder)
     temporaries = {path: path.with_name(f".tmp-{os.getpid()}-{path.name}") for path in files}
     try:
         for path, data in files.items():
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
             write_synced(temporaries[path], data)
         for path, temporary in temporaries.items():
             temporary.replace(path)
