@@ -64,6 +64,7 @@ def check_inputs(
 ) -> RunInputs:
     """Check the writers and the environment, and load or generate the dataset."""
     check_writers(config)
+    settings.rate(0.0)  # rejects a schedule that the config only names
     dataset = None
     if isinstance(settings, OfflineSettings):
         dataset = prepare_dataset(settings, source, data, EpisodeBound.of(config), load_agent)
