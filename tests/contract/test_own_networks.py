@@ -12,6 +12,7 @@ import dict_envs  # noqa: F401  (registers AnySpaces-v0)
 import numpy as np
 import own_networks as own
 import pytest
+import torch
 from resume_harness import whole_and_cut
 from seed_harness import assert_same_bits, saved_arrays
 
@@ -20,6 +21,7 @@ from rl_training.cli import main
 from rl_training.config.objects import python_objects
 from rl_training.config.train_config import TrainConfig
 from rl_training.core.checks import UserError
+from rl_training.run.resume import resume_training
 from rl_training.run.run import train
 
 QUICK = {"total_timesteps": 90, "eval_episodes": 1, "eval_interval": 40, "video": False, "report": False,
@@ -120,6 +122,29 @@ def test_the_command_line_imports_what_it_names_and_no_file_does(
     status, message = run("train", "--config", str(run_dir / "config.yaml"), *quick)  # a file names it
     assert status == 2 and "network.features is 'own_networks:Features'" in message
     assert "own_networks" not in sys.modules
+
+
+def test_a_schedule_that_is_not_passed_again_leaves_the_run_as_it_was(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "learning_rate_schedule": own.halving}
+    made = TrainConfig("sac", "Pendulum-v1", output_dir=tmp_path, algo_kwargs=settings, **QUICK)
+    result = train(made, show_progress=False)
+    before = (result.run_dir / "run.json").read_bytes()
+    with pytest.raises(UserError, match="learning_rate_schedule is 'own_networks:halving'"):
+        resume_training(result.run_dir, total_timesteps=200, show_progress=False)
+    assert (result.run_dir / "run.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("place", ["actor", "features"])
+def test_a_batch_norm_needs_two_rows(place: str, tmp_path: Path) -> None:
+    def normalised(inputs: Any, outputs: int = 4) -> torch.nn.Module:
+        return torch.nn.Sequential(
+            torch.nn.Linear(getattr(inputs, "size", inputs), outputs), torch.nn.BatchNorm1d(outputs)
+        )
+
+    agent = rl_training.SAC("Pendulum-v1", output_dir=tmp_path, batch_size=1, network={place: normalised})
+    with pytest.raises(UserError, match="batch_size must be >= 2 with batch normalisation, got 1"):
+        agent.learn(show_progress=False)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,13 @@ def test_rows_that_an_algorithm_makes_of_a_batch_count(monkeypatch) -> None:
     check_learner_memory(1000, config, CQLSettings(num_cql_samples=10), SHAPE, "cpu")
 
 
+def test_environments_that_cannot_fit_are_rejected_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "free_memory", lambda: 10**9)
+    config = TrainConfig("sac", "Pendulum-v1", total_timesteps=10, num_envs=10**6, seeds=(1, 2))
+    with pytest.raises(UserError, match=r"num_envs 1000000, 2 seeds, need at least 1.9 GiB; 0.9 GiB are free"):
+        storage.check_data_memory(config, SACSettings(), SHAPE, "cpu")
+
+
 def test_a_replay_is_as_large_as_what_can_arrive() -> None:
     config = TrainConfig("iql", "Pendulum-v1", total_timesteps=1000, num_envs=3)
     assert replay_capacity(config, SACSettings()) == 1002

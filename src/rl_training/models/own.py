@@ -100,6 +100,14 @@ class OwnNetworks(nn.Module):
         return output
 
 
+def layers_of(model: nn.Module) -> Iterator[nn.Module]:
+    """The layers of a model, with those of the user's modules, which are not among its submodules."""
+    for one in model.modules():
+        yield one
+        if isinstance(one, OwnNetworks):
+            yield from one._module[0].modules()
+
+
 class OwnFeatures(nn.Module):
     """A module made by the user's `make(observation)`: observations -> (batch, features).
 

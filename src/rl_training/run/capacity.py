@@ -28,6 +28,7 @@ from rl_training.files.atomic import DISK_ERRORS
 from rl_training.loops.regime import Regime
 from rl_training.run.inputs import RunInputs
 
+ENV_BYTES = 1024  # no environment takes less
 BYTES_PER_WEIGHT = 4 * 5  # the weight, its target, its gradient and Adam's two moments
 
 
@@ -95,11 +96,16 @@ def make_rollout(
 
 
 def check_data_memory(config: TrainConfig, settings: TrainSettings, spec: EnvSpec, device: str) -> None:
-    """Reject a replay or a rollout that does not fit, before it is allocated."""
+    """Reject environments, a replay or a rollout that do not fit, before they are made."""
+    seeds, free = len(config.seed_list), _free("cpu")
+    least = ENV_BYTES * config.num_envs * seeds
+    if least > free:
+        what = f"num_envs {config.num_envs}, {_seeds(seeds)}"
+        raise UserError(f"{what}, need at least {gibibytes(least)}; {gibibytes(free)} are free")
     if isinstance(settings, ReplaySettings):
         check_replay_memory(config, settings, spec, device)
     if isinstance(settings, RolloutSettings):
-        seeds, free = len(config.seed_list), min(_free(device), _free("cpu"))  # it is collected in main memory
+        free = min(_free(device), free)  # it is collected in main memory
         needed = seeds * rollout_bytes(spec, settings.rollout_steps * config.num_envs)
         if needed > 0.9 * free:
             what = f"rollout_steps {settings.rollout_steps} with num_envs {config.num_envs}, {_seeds(seeds)}"

@@ -18,12 +18,14 @@ from rl_training.config.foreign_names import explain_unknown
 from rl_training.config.settings import TrainSettings
 from rl_training.config.train_config import FIELD_NAMES, TrainConfig, located
 from rl_training.config.yaml_loading import LoadedYaml, plain_values
-from rl_training.core.checks import ConfigError, Note, Problem, UserError, shown
+from rl_training.core.checks import ConfigError, Note, Problem, UserError, require, shown
 from rl_training.core.specs import KIND_NAMES, EnvSpec
 from rl_training.data.datasets.memory import Dataset, check_dataset
 from rl_training.envs.host.wrappers import image_hint, image_wrapper, parse_wrappers, wrappers_with_defaults
 from rl_training.envs.spaces import ActionCodec, ObservationCodec, space_to_dict
 from rl_training.files.atomic import finite
+from rl_training.models.layers import BatchNorm
+from rl_training.models.own import layers_of
 
 
 def parse_settings(config: TrainConfig, source: LoadedYaml | None = None) -> tuple[type[Learner], TrainSettings]:
@@ -154,7 +156,10 @@ def check_compatible(cls: type[Learner], spec: EnvSpec, env_id: str, settings: T
     settings.check_observation(spec.observation, env_id)
     try:
         with torch.device("meta"):  # nothing is allocated, and the network checks its sizes
-            return sum(weight.numel() for weight in cls.build_model(spec, settings).parameters())
+            model = cls.build_model(spec, settings)
+        has_batch_norm = any(isinstance(one, BatchNorm) for one in layers_of(model))
+        require(settings.batch_size != 1 or not has_batch_norm, "batch_size", ">= 2 with batch normalisation, got 1")
+        return sum(weight.numel() for weight in model.parameters())
     except (RuntimeError, OverflowError) as error:  # sizes beyond any machine
         raise UserError(f"networks of these sizes cannot be made: {str(error).partition(chr(10))[0]}") from error
 
