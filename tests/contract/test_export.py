@@ -23,7 +23,7 @@ from rl_training.core.checks import UserError
 from rl_training.deploy.export import check as checking
 from rl_training.deploy.export import formats, numpy_runner, tracing
 from rl_training.deploy.export.contract import contract_path, describe_policy
-from rl_training.deploy.export.exporting import export_agent, verify_export
+from rl_training.deploy.export.exporting import export_agent, runner_name, verify_export
 from rl_training.deploy.export.policy import Policy
 from rl_training.envs.spaces import make_codecs
 from rl_training.envs.tensor_codecs import actions_to_env, encode_tensors, input_arrays, sample_observations
@@ -305,12 +305,15 @@ class ScaledBessel(own_networks.Branching):
         (among_others(BatchMean()), "pt2", r"layer actor.net.2 \(BatchMean\) cannot be exported: .* as a constant"),
     ],
 )
-def test_what_cannot_be_exported_names_its_layer(network: Any, to: str, message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_exported_names_its_layer(
+    network: Any, to: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     if to == "onnx":
         pytest.importorskip("onnxruntime")
     agent = fresh_agent("td3", VECTOR, ACTIONS["box"], network={"actor": network})
     with pytest.raises(UserError, match=message):
         export_agent(agent, tmp_path / f"policy.{to}")
+    assert capsys.readouterr().err == "", "torch prints the graph of what it cannot trace"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -496,6 +499,14 @@ def test_a_users_file_is_not_overwritten_by_a_runner(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["train_runner.py"]
     export_agent(agent, tmp_path / "policy.npz")
     assert export_agent(agent, tmp_path / "policy.npz").runner_path == tmp_path / "policy_runner.py"
+
+
+@pytest.mark.parametrize(
+    ("file", "runner"),
+    [("policy.npz", "policy_runner.py"), ("my-policy.v2.npz", "my_policy_v2_runner.py"), ("7.npz", "_7_runner.py")],
+)
+def test_a_runner_can_be_imported(file: str, runner: str) -> None:
+    assert runner_name(Path(file)) == runner and runner.removesuffix(".py").isidentifier()
 
 
 def test_an_export_is_kept_whole_where_the_next_one_cannot_be_written(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def export_agent(agent: Agent, path: str | Path, to: str | None = None, seed_ind
     """
     path = Path(path)
     chosen = format_of(path, to)
-    runner = path.with_name(f"{path.stem}_runner.py") if chosen.name == "numpy" else None
+    runner = path.with_name(runner_name(path)) if chosen.name == "numpy" else None
     if agent.path is not None and os.path.realpath(path) == os.path.realpath(agent.path):
         raise UserError(f"{path}: is exported and would be overwritten; choose another output")
     if runner is not None:
@@ -65,6 +66,12 @@ def export_agent(agent: Agent, path: str | Path, to: str | None = None, seed_ind
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from error
     return Exported(path, contract_path(path), runner, contract, check, latency)
+
+
+def runner_name(path: Path) -> str:
+    """The name of the runner beside a numpy export, which can be imported: `my_policy_runner.py` of `my-policy.npz`."""
+    name = re.sub(r"\W", "_", path.stem, flags=re.ASCII)
+    return f"{'_' if name[:1].isdigit() else ''}{name}_runner.py"
 
 
 def _check_overwritten(runner: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from typing import Any
 
 import torch
@@ -47,11 +48,11 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the warnings and log lines of exporters about themselves."""
+    """Without the warnings, log lines and graphs that exporters print."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
