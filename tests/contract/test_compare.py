@@ -384,4 +384,16 @@ def test_bad_input_is_one_line(
 def test_bad_bounds_are_one_line(runs: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     assert main(["compare", str(runs), "--bounds", text]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "is not ENV=LOW:HIGH" in line
+    assert ("must have LOW < HIGH" if text == "E=1:0" else "is not ENV=LOW:HIGH") in line
+
+
+def test_an_extended_run_has_its_last_total(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The config keeps the total with which the run began."""
+    run = make_run(tmp_path / "a", "dqn", "E", [0], 1.0, total_timesteps=200)
+    make_run(tmp_path / "b", "dqn", "E", [1], 1.0)
+    record = json.loads((run / "run.json").read_text())
+    extended = {**record, "asked": {"total_timesteps": 400}, "metrics": {"global_step": 400}}
+    (run / "run.json").write_text(json.dumps(extended))
+    assert [one.name for one in compare(collect([tmp_path])).tasks[0].variants] == ["dqn"]
+    assert main(["watch", str(run)]) == 0
+    assert "dqn E  400/400  100%" in capsys.readouterr().out

@@ -45,11 +45,13 @@ def _bounds(text: str) -> tuple[str, tuple[float, float]]:
     env, _, values = text.rpartition("=")
     try:
         low, high = (float(value) for value in values.split(":"))
-        if not env or not low < high or not math.isfinite(high - low):
+        if not env or not math.isfinite(high - low):
             raise ValueError
-        return env, (low, high)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not ENV=LOW:HIGH, e.g. CartPole-v1=0:500") from None
+    if not low < high:
+        raise argparse.ArgumentTypeError(f"{text!r} must have LOW < HIGH")
+    return env, (low, high)
 
 
 def run_compare(args: Args) -> int:

@@ -117,7 +117,8 @@ def run_watch(args: Args) -> int:
     run_dir = _run_directory(Path(args.target))
     run = load_run(run_dir)
     total = _total(run)
-    label = f"{run.info.get('algo')} {run.info.get('env_id')} x {len(run.seeds)} seeds"
+    several = f" x {len(run.seeds)} seeds" if len(run.seeds) > 1 else ""
+    label = f"{run.info.get('algo')} {run.info.get('env_id')}{several}"
     shown: set[float] = set()
     with Progress(total, label, int(run.steps or 0), stream=sys.stdout, enabled=not args.json) as progress:
         while True:
@@ -139,7 +140,7 @@ def _total(run: Run) -> int:
     from rl_training.report.run_data import as_mapping, as_number
 
     values = as_mapping(parse_yaml(run.config, "config.yaml").values) if run.config else {}
-    return int(as_number(values.get("total_timesteps")) or 0)
+    return int(as_number(run.overrides.get("total_timesteps", values.get("total_timesteps"))) or 0)
 
 
 def _evaluations(run: Run, shown: set[float]) -> list[str]:

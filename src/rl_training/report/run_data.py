@@ -49,6 +49,11 @@ class Run:
         return as_mapping(self.info.get("failed_seeds"))
 
     @property
+    def overrides(self) -> Mapping[str, Any]:
+        """What the last resume changed of the config, such as `total_timesteps`."""
+        return as_mapping(self.info.get("asked"))
+
+    @property
     def dataset(self) -> Mapping[str, Any]:
         """The recorded summary of the dataset; empty for a run without one."""
         return as_mapping(self.info.get("dataset"))

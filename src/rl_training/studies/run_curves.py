@@ -25,7 +25,9 @@ def read_run(run_dir: Path, metric: str | None = None) -> list[Curve]:
     algo, env_id = (as_mapping(info).get(key) for key in ("algo", "env_id"))
     if not isinstance(algo, str) or not isinstance(env_id, str):
         raise UserError(f"{run_dir / 'run.json'}: not a run's record")
-    config = as_mapping(load_yaml(run_dir / "config.yaml").values)
+    begun = as_mapping(load_yaml(run_dir / "config.yaml").values)
+    changed = as_mapping(as_mapping(info).get("asked"))  # by the last resume
+    config = {**begun, **{key: value for key, value in changed.items() if key == "total_timesteps"}}
     known = {
         "metric": metric or RETURN,
         "source": str(run_dir),
