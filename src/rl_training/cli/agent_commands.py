@@ -15,6 +15,7 @@ from rl_training.cli.arguments import (
     print_answer,
     whole_number,
 )
+from rl_training.cli.export_commands import add_seed_index
 from rl_training.config.objects import named_objects
 from rl_training.core.checks import UserError
 
@@ -59,6 +60,7 @@ def add_predict(subparsers: Any) -> None:
     predict.add_argument("--obs", required=True, metavar="JSON", help="one observation or a batch; - reads stdin")
     predict.add_argument("--action-mask", metavar="JSON", help="1 where a choice is allowed; of a batch, one for each")
     predict.add_argument("--stochastic", action="store_true", help="explore instead of the best action")
+    add_seed_index(predict)
 
 
 def run_predict(args: Args) -> int:
@@ -66,7 +68,7 @@ def run_predict(args: Args) -> int:
 
     obs = _parsed("--obs", sys.stdin.read() if args.obs == "-" else args.obs, "[0.1, 0, 0, 0]")
     mask = None if args.action_mask is None else _parsed("--action-mask", args.action_mask, "[1, 0, 1]")
-    options = {"action_mask": mask, "objects": named_objects(args.objects)}
+    options = {"action_mask": mask, "objects": named_objects(args.objects), "seed_index": args.seed_index}
     action = predict_checkpoint(agent_path(args), obs, not args.stochastic, args.device, **options)
     print(json.dumps(action.tolist() if hasattr(action, "tolist") else action))
     return 0

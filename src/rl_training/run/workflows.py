@@ -92,9 +92,11 @@ def predict_checkpoint(
     *,
     action_mask: Any = None,
     objects: Objects | None = None,
+    seed_index: int = 0,
 ) -> Any:
     """The action of an agent file, a checkpoint or a run for an observation or a batch."""
-    return load_agent(path, device, objects).predict(obs, deterministic, action_mask=action_mask)
+    options = {"action_mask": action_mask, "seed_index": seed_index}
+    return load_agent(path, device, objects).predict(obs, deterministic, **options)
 
 
 def record_checkpoint(

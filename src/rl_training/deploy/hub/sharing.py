@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.config.objects import Objects
-from rl_training.core.checks import Note, UserError, one_line
+from rl_training.core.checks import Note, UserError, one_line, require
 from rl_training.deploy.hub.card import (
     AGENT,
     CARD,
@@ -61,6 +61,7 @@ def push_agent(
     `episodes` 0: without an evaluation. A video that cannot be recorded is left out with a note. `endpoint`: another
     address of a hub.
     """
+    require(episodes >= 0, "num_episodes", f">= 0, got {episodes}")
     api = _api(endpoint)
     _check_name(repo, api.endpoint)  # before the evaluation, which may take long
     with tempfile.TemporaryDirectory() as place:
