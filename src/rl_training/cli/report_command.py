@@ -137,10 +137,10 @@ def run_watch(args: Args) -> int:
 
 def _total(run: Run) -> int:
     from rl_training.config.yaml_loading import parse_yaml
-    from rl_training.report.run_data import as_mapping, as_number
+    from rl_training.report.run_data import as_mapping, as_number, planned_steps
 
     values = as_mapping(parse_yaml(run.config, "config.yaml").values) if run.config else {}
-    return int(as_number(run.overrides.get("total_timesteps", values.get("total_timesteps"))) or 0)
+    return int(as_number(planned_steps(run.info, values)) or 0)
 
 
 def _evaluations(run: Run, shown: set[float]) -> list[str]:

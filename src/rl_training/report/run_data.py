@@ -20,6 +20,11 @@ Row = dict[str, Any]
 MAX_POINTS = 150
 
 
+def planned_steps(info: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
+    """The `total_timesteps` of a run: of its last resume, or of the config with which it began."""
+    return as_mapping(info.get("asked")).get("total_timesteps", config.get("total_timesteps"))
+
+
 @dataclass(frozen=True)
 class Run:
     """The readable content of a run directory."""
@@ -47,11 +52,6 @@ class Run:
     @property
     def failed_seeds(self) -> Mapping[str, Any]:
         return as_mapping(self.info.get("failed_seeds"))
-
-    @property
-    def overrides(self) -> Mapping[str, Any]:
-        """What the last resume changed of the config, such as `total_timesteps`."""
-        return as_mapping(self.info.get("asked"))
 
     @property
     def dataset(self) -> Mapping[str, Any]:

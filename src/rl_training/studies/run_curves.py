@@ -11,7 +11,7 @@ from typing import Any
 from rl_training.config.yaml_loading import load_yaml
 from rl_training.core.checks import UserError
 from rl_training.files.atomic import read_json
-from rl_training.report.run_data import as_mapping, as_number, episode_returns, mean_of, merged_rows
+from rl_training.report.run_data import as_mapping, as_number, episode_returns, mean_of, merged_rows, planned_steps
 from rl_training.studies.curves import RETURN, Curve, chosen_metric, make_curve
 
 # Fields of a config, besides the algorithm's settings, that change what is learned.
@@ -26,8 +26,7 @@ def read_run(run_dir: Path, metric: str | None = None) -> list[Curve]:
     if not isinstance(algo, str) or not isinstance(env_id, str):
         raise UserError(f"{run_dir / 'run.json'}: not a run's record")
     begun = as_mapping(load_yaml(run_dir / "config.yaml").values)
-    changed = as_mapping(as_mapping(info).get("asked"))  # by the last resume
-    config = {**begun, **{key: value for key, value in changed.items() if key == "total_timesteps"}}
+    config = {**begun, "total_timesteps": planned_steps(as_mapping(info), begun)}
     known = {
         "metric": metric or RETURN,
         "source": str(run_dir),

@@ -58,11 +58,9 @@ class _Graph:
     def __init__(self, module: GraphModule) -> None:
         self.graph = module.graph
         self.constants: dict[str, Tensor] = {}
-        for node in list(self.graph.nodes):
+        for node in self.graph.nodes:
             if node.op == "get_attr":
                 self.constants[str(node.target)] = attrgetter(str(node.target))(module).detach()
-            elif node.target is aten._assert_tensor_metadata.default:
-                self.graph.erase_node(node)
         self.graph.owning_module = None  # which has none of the constants that are added
         self.thin: dict[Any, tuple[Node, int]] = {}  # of some nodes: the same without an axis of one element; that axis
 
